@@ -1,0 +1,1 @@
+"""Backends: `BackendTraits`, the registry, and one file for each device."""

@@ -1,0 +1,106 @@
+"""Argument checks: the only place where argument errors are worded.
+
+Takes: an argument's name and value.
+Gives: the value in canonical form, or an `InputError` with the name, what was given, what is allowed.
+Next file: `units.py`.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heomdask.errors import InputError
+
+HERMITIAN_TOLERANCE = 1e-10  # relative to the largest element
+
+
+def refuse(name: str, allowed: str, given: object, remedy: str = "") -> InputError:
+    """The error for a wrong argument: `name` must be ..., got ...; remedy."""
+    tail = f"; {remedy}" if remedy else ""
+    return InputError(f"`{name}` must be {allowed}, got {given!r}{tail}.")
+
+
+def real_number(
+    name: str, value: object, *, low: float | None = None, strict: bool = False
+) -> float:
+    """A finite real number, at least `low` (above it if `strict`)."""
+    allowed = "a finite real number"
+    if low is not None:
+        allowed += f" {'above' if strict else 'of at least'} {low:g}"
+    is_number = isinstance(value, numbers.Real) or (
+        isinstance(value, np.ndarray) and value.ndim == 0 and np.isrealobj(value)
+    )
+    if isinstance(value, bool) or not is_number:
+        raise refuse(name, allowed, value)
+    number = float(value)  # type: ignore[arg-type]  # checked above: a real number
+    below = low is not None and (number <= low if strict else number < low)
+    if not np.isfinite(number) or below:
+        raise refuse(name, allowed, value)
+    return number
+
+
+def whole_number(name: str, value: object, *, low: int = 0) -> int:
+    """An integer of at least `low`; 3.0 is not one, nor is True."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < low:
+        raise refuse(name, f"a whole number of at least {low}", value)
+    return int(value)
+
+
+def square_matrix(name: str, value: Any, d: int | None = None) -> NDArray[np.complex128]:
+    """A finite complex (d, d) matrix; a QuTiP operator is taken through its `full()`."""
+    raw = value.full() if hasattr(value, "full") and callable(value.full) else value
+    try:
+        array = np.array(raw, dtype=np.complex128)
+    except (TypeError, ValueError):
+        raise refuse(name, "a square matrix of numbers", type(value).__name__) from None
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
+        raise InputError(f"`{name}` must be a square matrix, got the shape {array.shape}.")
+    if d is not None and array.shape[0] != d:
+        raise InputError(
+            f"`{name}` must be {d} x {d} like the Hamiltonian, got the shape {array.shape}."
+        )
+    if not np.all(np.isfinite(array)):
+        raise InputError(f"`{name}` must be finite, got NaN or infinity in it.")
+    return array
+
+
+def hermitian(name: str, value: Any, d: int | None = None) -> NDArray[np.complex128]:
+    """A finite Hermitian (d, d) matrix, made exactly Hermitian."""
+    array = square_matrix(name, value, d)
+    size = float(np.max(np.abs(array)))
+    defect = float(np.max(np.abs(array - array.conj().T)))
+    if defect > HERMITIAN_TOLERANCE * size:
+        raise InputError(
+            f"`{name}` must be Hermitian, got a matrix that differs from its conjugate transpose "
+            f"by {defect:.3g}; check the off-diagonal elements, or pass ({name} + {name}^+)/2."
+        )
+    return (array + array.conj().T) / 2
+
+
+def times(name: str, value: Any) -> NDArray[np.float64]:
+    """A non-empty, finite, ascending (repeats allowed) array of times."""
+    try:
+        array = np.atleast_1d(np.array(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise refuse(name, "an ascending list of times", value) from None
+    if array.ndim != 1 or array.size == 0:
+        raise InputError(f"`{name}` must be a non-empty list of times, got the shape {array.shape}.")
+    if not np.all(np.isfinite(array)):
+        raise InputError(f"`{name}` must be finite, got NaN or infinity in it.")
+    if np.any(np.diff(array) < 0):
+        at = int(np.flatnonzero(np.diff(array) < 0)[0])
+        raise InputError(
+            f"`{name}` must ascend, got {array[at]:g} followed by {array[at + 1]:g}; sort it."
+        )
+    return array
+
+
+def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise refuse(name, "one of " + ", ".join(repr(a) for a in allowed), value)
+    return value

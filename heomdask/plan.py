@@ -1,0 +1,376 @@
+"""The waist: a generator as data, a sum of (sparse A) x (left, right).
+
+Takes: combinatorial patterns, scalars and small operators from `generator/`.
+Gives: `Plan`, the only thing that backends know of a hierarchy.
+Next file: `backends/traits.py`, what a backend does with a plan.
+
+The state is ``X[n, i, j]``, n over ADOs, row 0 the reduced density matrix, and
+
+    (G X)[n] = sum over terms t of  L_t ( sum over shifts k  s_tk  A_tk[n, n'] X[n'] ) R_t
+
+where the product of a term flagged `transposed` is transposed, for one member or for
+several members that share every ``A`` (the scalars s and the operators L and R are per member).
+A plan knows no bath, no exponent, no level: it is algebra only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Structure = Literal["diagonal", "projector", "sparse", "dense"]
+Form = Literal["complex", "real"]
+Scalars = NDArray[np.float64]  # (n_named,) or (n_named, n_members)
+AnyArray = NDArray[np.float64] | NDArray[np.complex128]
+
+_INDEX = np.int32
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """One combinatorial factor ``A``: a sparse real (n_rows, n_cols) matrix, rows ascending.
+
+    `rows`, `cols` and `values` are None for the identity. A pattern belongs to the hierarchy
+    alone, so one object is shared by all plans and members on it.
+    """
+
+    n_rows: int
+    n_cols: int
+    rows: NDArray[np.int32] | None = None
+    cols: NDArray[np.int32] | None = None
+    values: NDArray[np.float64] | None = None
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if self.rows is None:
+            if self.n_rows != self.n_cols or self.cols is not None or self.values is not None:
+                raise ValueError("an identity pattern is square and has no entries of its own")
+            return
+        assert self.cols is not None and self.values is not None
+        if not len(self.rows) == len(self.cols) == len(self.values):
+            raise ValueError("`rows`, `cols` and `values` must have one length")
+        if np.any(np.diff(self.rows) < 0):
+            raise ValueError("`rows` must ascend")
+
+    @property
+    def is_identity(self) -> bool:
+        return self.rows is None
+
+    def entries(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+        """Rows, columns and values, also of the identity."""
+        if self.rows is None:
+            every = np.arange(self.n_rows, dtype=_INDEX)
+            return every, every, np.ones(self.n_rows)
+        assert self.cols is not None and self.values is not None
+        return self.rows, self.cols, self.values
+
+    @functools.cached_property
+    def matrix(self) -> sp.csr_array:
+        """``A`` as a scipy CSR array, float64, of shape (n_rows, n_cols)."""
+        rows, cols, values = self.entries()
+        return sp.csr_array((values, (rows, cols)), shape=(self.n_rows, self.n_cols))
+
+    @functools.cached_property
+    def transpose(self) -> Pattern:
+        """``A^T`` as a pattern."""
+        if self.rows is None:
+            return self
+        rows, cols, values = self.entries()
+        order = np.lexsort((rows, cols))
+        return Pattern(
+            self.n_cols, self.n_rows, cols[order], rows[order], values[order], self.label + "^T"
+        )
+
+    def restrict(self, rows: NDArray[np.int64], column_of: NDArray[np.int64], n_cols: int) -> Pattern:
+        """The listed rows in the order given, columns renumbered by `column_of` (-1: absent)."""
+        position = np.full(self.n_rows, -1, dtype=np.int64)
+        position[rows] = np.arange(len(rows))
+        r, c, v = self.entries()
+        keep = position[r] >= 0
+        new_r, new_c, new_v = position[r[keep]], column_of[c[keep]], v[keep]
+        order = np.lexsort((new_c, new_r))
+        return Pattern(
+            len(rows), n_cols, new_r[order].astype(_INDEX), new_c[order].astype(_INDEX),
+            new_v[order], self.label,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.rows is None else sum(a.nbytes for a in self.entries())
+
+
+def structure_of(array: AnyArray) -> Structure:
+    """The common structure of a stack (M, d, d) of operators: what a backend may exploit."""
+    d = array.shape[-1]
+    off = array * (1 - np.eye(d))
+    if not off.any():
+        nonzero = np.count_nonzero(np.any(array != 0, axis=0))
+        return "projector" if nonzero == 1 else "diagonal"
+    filled = np.count_nonzero(np.any(array != 0, axis=0))
+    return "sparse" if 3 * filled <= d * d else "dense"
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """A small operator: (1, d, d), shared by the members, or (M, d, d), and its structure.
+
+    "projector" means one non-zero element, on the diagonal; "sparse", at most a third filled.
+    """
+
+    array: AnyArray
+    structure: Structure = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.array.ndim != 3 or self.array.shape[1] != self.array.shape[2]:
+            raise ValueError(f"an operator stack is (M, d, d), not {self.array.shape}")
+        object.__setattr__(self, "structure", structure_of(self.array))
+
+    def of(self, member: int) -> AnyArray:
+        """The (d, d) operator of one member."""
+        return self.array[member if len(self.array) > 1 else 0]
+
+    def map(self, array: AnyArray) -> Operator:
+        return Operator(np.ascontiguousarray(array))
+
+
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """``s * A``: index of the pattern in `Plan.patterns`, scalar per member, name of a factor.
+
+    `scalar` has shape (1,) or (M,). With a `name`, the scalar is multiplied by the value of that
+    named scalar at the time of the application (a pulse shape).
+    """
+
+    pattern: int
+    scalar: AnyArray
+    name: str | None = None
+
+    def value(self, member: int, names: Mapping[str, NDArray[np.float64]]) -> complex:
+        s = self.scalar[member if len(self.scalar) > 1 else 0]
+        if self.name is None:
+            return complex(s)
+        factor = names[self.name]
+        return complex(s * factor[member if len(factor) > 1 else 0])
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """``L (sum of shifts X) R``, transposed at the end if so flagged; None means identity."""
+
+    shifts: tuple[Shift, ...]
+    left: Operator | None = None
+    right: Operator | None = None
+    transposed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A generator for `n_members` members that share their patterns.
+
+    Attributes
+    ----------
+    d : dimension of the system.
+    n_rows, n_cols : ADOs written and read; equal except for a part of a partition, where the
+        columns are those owned, then the halo.
+    form : "complex" for a state X of complex (d, d) matrices; "real" for the packed real
+        Z = Re X + Im X of Hermitian ones.
+    patterns : the factors A; `terms` refer to them by index.
+    names : the named (time-dependent) scalars, in the order in which `apply` takes them.
+    """
+
+    d: int
+    n_rows: int
+    n_cols: int
+    n_members: int
+    form: Form
+    patterns: tuple[Pattern, ...]
+    terms: tuple[Term, ...]
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for p in self.patterns:
+            if (p.n_rows, p.n_cols) != (self.n_rows, self.n_cols):
+                raise ValueError("every pattern must have the plan's own shape")
+        for term in self.terms:
+            for op in (term.left, term.right):
+                if op is not None and op.array.shape[1] != self.d:
+                    raise ValueError("every operator must be (d, d)")
+                if op is not None and len(op.array) not in (1, self.n_members):
+                    raise ValueError("an operator is shared or one per member")
+                if op is not None and self.form == "real" and np.iscomplexobj(op.array):
+                    raise ValueError("a real plan has real operators")
+            for shift in term.shifts:
+                if len(shift.scalar) not in (1, self.n_members):
+                    raise ValueError("a scalar is shared or one per member")
+                if self.form == "real" and np.iscomplexobj(shift.scalar):
+                    raise ValueError("a real plan has real scalars")
+                if shift.name is not None and shift.name not in self.names:
+                    raise ValueError(f"the named scalar {shift.name!r} is not declared")
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """float64 or complex128: what the state is made of at full precision."""
+        return np.dtype(np.float64 if self.form == "real" else np.complex128)
+
+    @property
+    def state_nbytes(self) -> int:
+        """Bytes of one state vector of all members, columns included."""
+        return self.n_cols * self.d * self.d * self.n_members * self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the plan itself: index tables, scalars and operators."""
+        total = sum(p.nbytes for p in self.patterns)
+        for term in self.terms:
+            total += sum(s.scalar.nbytes for s in term.shifts)
+            total += sum(op.array.nbytes for op in (term.left, term.right) if op is not None)
+        return total
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A hash of everything that determines the numbers."""
+        h = hashlib.blake2b(digest_size=16)
+        h.update(repr((self.d, self.n_rows, self.n_cols, self.n_members, self.form)).encode())
+        h.update(repr(self.names).encode())
+        for p in self.patterns:
+            for a in () if p.is_identity else p.entries():
+                h.update(a.tobytes())
+            h.update(b"|")
+        for term in self.terms:
+            for s in term.shifts:
+                h.update(repr((s.pattern, s.name)).encode() + s.scalar.tobytes())
+            for op in (term.left, term.right):
+                h.update(b"-" if op is None else op.array.tobytes())
+            h.update(b"T" if term.transposed else b"N")
+        return h.hexdigest()
+
+    def named(self, scalars: Scalars | None) -> dict[str, NDArray[np.float64]]:
+        """Name -> values of shape (1,) or (M,), from what `apply` was given."""
+        if not self.names:
+            return {}
+        if scalars is None or len(scalars) != len(self.names):
+            raise ValueError(f"this plan needs values for its named scalars {self.names}")
+        values = np.asarray(scalars, dtype=np.float64).reshape(len(self.names), -1)
+        return dict(zip(self.names, values, strict=True))
+
+    def member(self, m: int) -> Plan:
+        """The plan of one member alone."""
+        return self.take([m])
+
+    def take(self, members: Sequence[int]) -> Plan:
+        """The plan of the listed members, in that order."""
+        index = list(members)
+
+        def pick(a: AnyArray) -> AnyArray:
+            return a if len(a) == 1 else np.ascontiguousarray(a[index])
+
+        terms = tuple(
+            Term(
+                tuple(dataclasses.replace(s, scalar=pick(s.scalar)) for s in t.shifts),
+                None if t.left is None else Operator(pick(t.left.array)),
+                None if t.right is None else Operator(pick(t.right.array)),
+                t.transposed,
+            )
+            for t in self.terms
+        )
+        return dataclasses.replace(self, n_members=len(index), terms=terms)
+
+    def adjoint(self) -> Plan:
+        """The plan of G^dagger in the Hilbert-Schmidt product summed over ADOs.
+
+        ``L (s A X) R`` becomes ``L^+ (s* A^T X) R^+``. For real operators the adjoint of
+        ``X -> (L X R)^T`` is ``X -> (R X L)^T``.
+        """
+
+        def conj(a: AnyArray) -> AnyArray:
+            return np.conj(a)
+
+        def dagger(op: Operator | None) -> Operator | None:
+            return None if op is None else op.map(np.conj(op.array).transpose(0, 2, 1))
+
+        if any(t.transposed for t in self.terms) and self.form != "real":
+            raise ValueError("a transposed term belongs to a real plan")
+        terms = []
+        for t in self.terms:
+            shifts = tuple(dataclasses.replace(s, scalar=conj(s.scalar)) for s in t.shifts)
+            if t.transposed:
+                terms.append(Term(shifts, t.right, t.left, True))
+            else:
+                terms.append(Term(shifts, dagger(t.left), dagger(t.right), False))
+        return dataclasses.replace(
+            self,
+            n_rows=self.n_cols,
+            n_cols=self.n_rows,
+            patterns=tuple(p.transpose for p in self.patterns),
+            terms=tuple(terms),
+        )
+
+    def rows(self, index: NDArray[np.int64]) -> tuple[Plan, NDArray[np.int64], int]:
+        """The part that writes the ADOs `index`.
+
+        Returns
+        -------
+        plan : rows are interior, then boundary (those that read an ADO not in `index`).
+        columns : the ADO of each column: the rows in their order, then the halo, ascending.
+        n_interior : how many rows read nothing of the halo.
+        """
+        index = np.unique(np.asarray(index, dtype=np.int64))
+        owned = np.zeros(self.n_cols, dtype=bool)
+        owned[index] = True
+        mine = np.zeros(self.n_rows, dtype=bool)
+        mine[index] = True
+        boundary = np.zeros(self.n_rows, dtype=bool)
+        halo = np.zeros(self.n_cols, dtype=bool)
+        for p in self.patterns:
+            if not p.is_identity:
+                r, c, _ = p.entries()
+                away = mine[r] & ~owned[c]
+                boundary[r[away]] = True
+                halo[c[away]] = True
+        rows = np.concatenate([index[~boundary[index]], index[boundary[index]]])
+        columns = np.concatenate([rows, np.flatnonzero(halo)])
+        column_of = np.full(self.n_cols, -1, dtype=np.int64)
+        column_of[columns] = np.arange(len(columns))
+        part = dataclasses.replace(
+            self,
+            n_rows=len(rows),
+            n_cols=len(columns),
+            patterns=tuple(p.restrict(rows, column_of, len(columns)) for p in self.patterns),
+        )
+        return part, columns, int(np.count_nonzero(~boundary[index]))
+
+    def to_sparse(self, member: int = 0, scalars: Scalars | None = None) -> sp.csr_array:
+        """G of one member as a CSR array (n_rows d^2, n_cols d^2), elements in C order."""
+        d = self.d
+        names = self.named(scalars)
+        size = (self.n_rows * d * d, self.n_cols * d * d)
+        total = sp.csr_array(size, dtype=self.dtype)
+        swap = np.arange(d * d).reshape(d, d).T.ravel()
+        for term, mixing in self._mixed(member, names):
+            left = np.eye(d) if term.left is None else term.left.of(member)
+            right = np.eye(d) if term.right is None else term.right.of(member)
+            small = np.kron(left, right.T)  # vec_C(L X R) = (L kron R^T) vec_C(X)
+            if term.transposed:
+                small = small[swap]
+            total = total + sp.kron(mixing, sp.csr_array(small), format="csr")
+        return sp.csr_array(total)
+
+    def _mixed(
+        self, member: int, names: Mapping[str, NDArray[np.float64]]
+    ) -> Iterator[tuple[Term, sp.csr_array]]:
+        """Each term with its sum over shifts of s A, for one member."""
+        real = self.form == "real"
+        for term in self.terms:
+            mixing = sp.csr_array((self.n_rows, self.n_cols), dtype=self.dtype)
+            for s in term.shifts:
+                value = s.value(member, names)
+                mixing = mixing + (value.real if real else value) * self.patterns[s.pattern].matrix
+            yield term, mixing
