@@ -1,0 +1,1 @@
+"""The compiled kernels (`_core`): imported by `backends/native.py` only."""
