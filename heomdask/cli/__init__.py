@@ -1,0 +1,1 @@
+"""The command line: TOML in, one store, a summary and a picture out."""

@@ -1,0 +1,1 @@
+"""Packaged examples: TOML files that `heomdask run` takes by name."""

@@ -1,0 +1,126 @@
+"""The commands: run, plan, status, plot, backends, schema.
+
+Takes: the command line.
+Gives: a store, a summary table and a picture; exit status 0, or 2 with one clear sentence.
+Next file: none; this is the top.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from heomdask.errors import HeomdaskError
+
+app = typer.Typer(
+    help="Sweeps of hierarchical equations of motion into one labelled store.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_console = Console()
+
+ConfigArgument = Annotated[
+    str, typer.Argument(metavar="CONFIG", help="A TOML file, or the name of a packaged example.")
+]
+StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A store of `heomdask run`.")]
+
+
+@app.command()
+def run(
+    config: ConfigArgument,
+    store: Annotated[Path | None, typer.Option(help="Where the store goes.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a running Dask scheduler.", metavar="ADDR")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Local worker processes; default: one a core.")
+    ] = None,
+) -> None:
+    """Run a sweep, or go on with it: what the store already holds is not computed again."""
+    from heomdask.cli import config as configs
+    from heomdask.cli.plot import plot_store
+    from heomdask.cli.summary import plan_table, summary_table
+    from heomdask.ensemble.cluster import connect
+    from heomdask.ensemble.convergence import ensure_convergence
+
+    started = time.perf_counter()
+    settings = configs.read(config)
+    sweep = settings.to_sweep()
+    target = Path(settings.output.store) if store is None else store
+    if settings.title:
+        _console.rule(settings.title)
+    _console.print(plan_table(sweep.plan(store=str(target))))
+    with connect(scheduler=scheduler, workers=workers) as client:
+        dataset = sweep.run(str(target), client=client)
+        if settings.solve.check_convergence:
+            dataset = ensure_convergence(sweep, str(target), client=client)
+    _console.print(summary_table(dataset))
+    _console.print(f"Store: {target}   ({time.perf_counter() - started:.1f} s)")
+    if settings.output.plot is not None:
+        picture = Path(settings.output.plot)
+        if store is not None:
+            picture = store.with_suffix(picture.suffix)
+        _console.print(f"Plot:  {plot_store(target, picture)}")
+
+
+@app.command()
+def plan(config: ConfigArgument) -> None:
+    """Say what a sweep would need: points, ADOs, memory, time, store size. Computes nothing."""
+    from heomdask.cli import config as configs
+    from heomdask.cli.summary import plan_table
+
+    settings = configs.read(config)
+    _console.print(plan_table(settings.to_sweep().plan(store=settings.output.store)))
+
+
+@app.command()
+def status(store: StoreArgument) -> None:
+    """Say how far a store is, also while it is being filled."""
+    from heomdask.cli.summary import status_table
+
+    _console.print(status_table(store))
+
+
+@app.command()
+def plot(
+    store: StoreArgument,
+    output: Annotated[Path | None, typer.Option(help="The picture; default: beside the store.")] = None,
+) -> None:
+    """Draw the observables against time, with the disorder's standard error as a band."""
+    from heomdask.cli.plot import plot_store
+
+    _console.print(str(plot_store(store, output or store.with_suffix(".png"))))
+
+
+@app.command()
+def backends() -> None:
+    """List the backends, and why one cannot run here."""
+    from heomdask.cli.summary import backends_table
+
+    _console.print(backends_table())
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of the configuration file."""
+    from heomdask.cli.config import schema as text
+
+    sys.stdout.write(text() + "\n")
+
+
+def main() -> None:
+    """Run the command line; an error of ours is one sentence and exit status 2."""
+    try:
+        app(standalone_mode=True)
+    except HeomdaskError as error:
+        Console(stderr=True).print(f"[bold red]Error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted. What is in the store stays; run the command again to go on.\n")
+        sys.exit(130)

@@ -1,0 +1,120 @@
+"""Pictures of a store.
+
+Takes: a store and a file name.
+Gives: a picture: the observables against time, one column a temperature (or first axis), one row
+    for each point of the other axes, the standard error over the samples as a band.
+Next file: none.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from heomdask.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+MOST_ROWS = 6
+
+
+def plot_store(store: Path, picture: Path) -> Path:
+    """Draw the store into `picture` (the suffix chooses the format) and return its name."""
+    from heomdask.results.dataset import open as open_store
+
+    draw(open_store(str(store)), picture)
+    return picture
+
+
+def draw(dataset: xr.Dataset, picture: Path) -> None:
+    """The picture of an opened store; see the module's head."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    names = [str(n) for n in dataset.attrs["observables"] if n in dataset]
+    if not names:
+        raise InputError("`STORE` must hold observables to be plotted, got states only.")
+    grid = [str(d) for d in dataset[names[0]].dims if d not in ("sample", "time")]
+    across = "T" if "T" in grid else (grid[0] if grid else None)
+    down = [g for g in grid if g != across]
+    columns = _points(dataset, [across] if across else [])
+    rows = _points(dataset, down)[:MOST_ROWS]
+    figure, panels = plt.subplots(
+        len(rows), len(columns), figsize=(3.9 * len(columns) + 1.6, 2.7 * len(rows) + 0.7),
+        sharex=True, sharey=True, squeeze=False, layout="constrained",
+    )  # fmt: skip
+    for (r, row), (c, column) in itertools.product(enumerate(rows), enumerate(columns)):
+        panel = panels[r, c]
+        _panel(panel, dataset.isel(row | column), names)
+        panel.set_title(", ".join(_label(dataset, k, i) for k, i in (column | row).items()), fontsize=9)
+        if r == len(rows) - 1:
+            unit = dataset["time"].attrs.get("units", "")
+            panel.set_xlabel(f"time / {unit}" if unit else "time")
+    panels[0, 0].set_ylim(*_limits(dataset, names))
+    for panel in panels[:, 0]:
+        panel.set_ylabel("population" if _are_populations(names) else "expectation value")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", frameon=False)
+    if "sample" in dataset.dims:
+        figure.supxlabel(
+            f"mean of {dataset.sizes['sample']} samples; bands: standard error", fontsize=8
+        )
+    figure.savefig(picture, dpi=140)
+    plt.close(figure)
+
+
+def _points(dataset: xr.Dataset, dims: list[str]) -> list[dict[str, int]]:
+    sizes = [range(dataset.sizes[d]) for d in dims]
+    return [dict(zip(dims, index, strict=True)) for index in itertools.product(*sizes)]
+
+
+def _label(dataset: xr.Dataset, dim: str, index: int) -> str:
+    if dim not in dataset.coords:
+        return f"{dim} {index}"
+    value = float(dataset[dim].values[index])
+    unit = dataset[dim].attrs.get("units", "")
+    return f"{dim} = {value:g} {unit}".rstrip()
+
+
+def _panel(panel: Axes, point: xr.Dataset, names: list[str]) -> None:
+    for name in names:
+        mean, error = mean_and_error(point[name])
+        (line,) = panel.plot(point["time"], mean, lw=1.3, label=name)
+        if error is not None:
+            panel.fill_between(
+                point["time"], mean - error, mean + error, color=line.get_color(), alpha=0.25, lw=0
+            )
+    panel.margins(x=0)
+
+
+def mean_and_error(values: xr.DataArray) -> tuple[Any, Any]:
+    """Mean over finished samples, and its standard error (None without samples)."""
+    real = values.real
+    if "sample" not in values.dims:
+        return real.values, None
+    count = real.notnull().sum("sample")
+    mean = real.mean("sample", skipna=True)
+    if int(count.max()) < 2:
+        return mean.values, None
+    error = real.std("sample", skipna=True, ddof=1) / np.sqrt(count)
+    return mean.values, error.values
+
+
+def _are_populations(names: list[str]) -> bool:
+    return all(n[:1] == "P" and n[1:].isdigit() for n in names)
+
+
+def _limits(dataset: xr.Dataset, names: list[str]) -> tuple[float, float]:
+    if _are_populations(names):
+        return -0.02, 1.02
+    low = min(float(dataset[n].real.min()) for n in names)
+    high = max(float(dataset[n].real.max()) for n in names)
+    pad = 0.05 * (high - low or 1.0)
+    return low - pad, high + pad
