@@ -1,0 +1,218 @@
+"""Wrong inputs: each gives one clear sentence with the argument's name, before any work starts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import heomdask as hd
+from heomdask.cli.config import parse, read
+from heomdask.errors import HeomdaskError, InputError, StoreError, TooLarge
+from heomdask.units import quantity
+
+H = np.array([[0.25, 0.5], [0.5, -0.25]])
+SZ = np.diag([1.0, -1.0])
+NAN = float("nan")
+KET = np.array([1.0, 0.0])
+TIMES = [0.0, 1.0]
+
+
+def bath(**changes: Any) -> hd.DrudeLorentz:
+    return hd.DrudeLorentz(**({"lam": 0.1, "gamma": 0.5, "T": 0.5} | changes))
+
+
+def problem() -> hd.Problem:
+    return hd.Problem(H, [hd.Coupling(SZ, bath())])
+
+
+def evolve(prob: hd.Problem | None = None, rho0: Any = KET, times: Any = TIMES, **changes: Any) -> Any:
+    keywords = {"depth": 2, "expansion": hd.Pade(1)} | changes
+    return hd.evolve(prob or problem(), rho0, times, **keywords)
+
+
+def build(T: float) -> Any:
+    return hd.Problem(H, [hd.Coupling(SZ, bath(T=T))]), KET
+
+
+def sweep(**changes: Any) -> hd.Sweep:
+    keywords: dict[str, Any] = {
+        "over": {"T": hd.axis([0.5, 1.0])},
+        "times": hd.axis(TIMES),
+        "depth": 2,
+        "expansion": hd.Pade(1),
+        "observables": {"sz": SZ},
+    }
+    function = changes.pop("function", build)
+    return hd.Sweep(function, **(keywords | changes))
+
+
+def locked_build() -> Callable[..., Any]:
+    lock = threading.Lock()
+
+    def inner(T: float) -> Any:
+        with lock:
+            return build(T)
+
+    return inner
+
+
+CONFIG = """
+[system]
+hamiltonian = [[0.25, 0.5], [0.5, -0.25]]
+[[bath]]
+kind = "drude-lorentz"
+coupling = "sz"
+lam = 0.1
+gamma = 0.5
+T = "T"
+[sweep.axes]
+T = { values = [0.5, 1.0] }
+[solve]
+times = { start = 0, stop = 1, step = 0.5 }
+depth = 2
+expansion = "pade 1"
+[output]
+store = "x.zarr"
+"""
+
+
+def config(old: str, new: str) -> Any:
+    assert old in CONFIG
+    return parse(CONFIG.replace(old, new), "test.toml").to_sweep()
+
+
+# (what is wrong, the call, what the message must name)
+WRONG: list[tuple[str, Callable[[], Any], str]] = [
+    ("H not Hermitian", lambda: hd.Problem([[0, 1], [0, 0]]), "`H`"),
+    ("H not square", lambda: hd.Problem([[0, 1, 2], [1, 0, 2]]), "`H`"),
+    ("H with NaN", lambda: hd.Problem([[NAN, 0], [0, 1]]), "`H`"),
+    ("H not numbers", lambda: hd.Problem("H"), "`H`"),
+    ("Q not Hermitian", lambda: hd.Coupling([[0, 1], [0, 0]], bath()), "`Q`"),
+    ("Q with NaN", lambda: hd.Coupling([[NAN, 0], [0, 1]], bath()), "`Q`"),
+    ("Q of another size", lambda: hd.Problem(H, [hd.Coupling(np.eye(3), bath())]), "`Q`"),
+    ("correlation not symmetric",
+     lambda: hd.Coupling([SZ, SZ], bath(), correlation=[[1, 0.5], [0, 1]]), "`correlation`"),
+    ("correlation not positive",
+     lambda: hd.Coupling([SZ, SZ], bath(), correlation=[[1, 2], [2, 1]]), "`correlation`"),
+    ("correlation of another size",
+     lambda: hd.Coupling([SZ, SZ], bath(), correlation=np.eye(3)), "`correlation`"),
+    ("bath not a bath", lambda: hd.Coupling(SZ, 3.0), "`bath`"),
+    ("negative T", lambda: bath(T=-1.0), "`T`"),
+    ("NaN T", lambda: bath(T=NAN), "`T`"),
+    ("negative lam", lambda: bath(lam=-0.1), "`lam`"),
+    ("lam a string", lambda: bath(lam="35 cm^-1"), "`lam`"),
+    ("gamma 0", lambda: bath(gamma=0.0), "`gamma`"),
+    ("lam and alpha both",
+     lambda: hd.UnderdampedBrownian(lam=1.0, alpha=1.0, gamma=0.1, w0=1.0, T=1.0), "`alpha`"),
+    ("w0 negative", lambda: hd.UnderdampedBrownian(lam=1.0, gamma=0.1, w0=-1.0, T=1.0), "`w0`"),
+    ("c and gamma of different lengths", lambda: hd.Exponents(c=[1, 2], gamma=[1]), "`gamma`"),
+    ("growing exponent", lambda: hd.Exponents(c=[1], gamma=[-1]), "`gamma`"),
+    ("c with NaN", lambda: hd.Exponents(c=[NAN], gamma=[1]), "`c`"),
+    ("Lindblad of another size", lambda: hd.Problem(H, lindblad=[np.eye(3)]), "`lindblad`"),
+    ("drive operator not Hermitian",
+     lambda: evolve(hd.Problem(H, drives=[(np.cos, [[0, 1], [0, 0]])])), "`H1`"),
+    ("drive not callable", lambda: hd.Problem(H, drives=[(3.0, SZ)]), "`f`"),
+    ("Pade of -1", lambda: hd.Pade(-1), "`N`"),
+    ("Matsubara of 1.5", lambda: hd.Matsubara(1.5), "`N`"),
+    ("AAA of 0", lambda: hd.AAA(0.0), "`tol`"),
+    ("Matsubara at T = 0",
+     lambda: evolve(hd.Problem(H, [hd.Coupling(SZ, bath(T=0.0))]), expansion=hd.Matsubara(1)), "`T`"),
+    ("depth -1", lambda: evolve(depth=-1), "`depth`"),
+    ("depth 2.5", lambda: evolve(depth=2.5), "`depth`"),
+    ("depth True", lambda: evolve(depth=True), "`depth`"),
+    ("no depth", lambda: hd.evolve(problem(), KET, TIMES, expansion=hd.Pade(1)), "`depth`"),
+    ("no expansion", lambda: hd.evolve(problem(), KET, TIMES, depth=2), "`expansion`"),
+    ("expansion a number", lambda: evolve(expansion=3), "`expansion`"),
+    ("times empty", lambda: evolve(times=[]), "`times`"),
+    ("times descending", lambda: evolve(times=[0, 2, 1]), "`times`"),
+    ("times with NaN", lambda: evolve(times=[0, NAN]), "`times`"),
+    ("rho0 of another size", lambda: evolve(rho0=np.eye(3)), "`rho0`"),
+    ("rho0 with infinity", lambda: evolve(rho0=[[np.inf, 0], [0, 0]]), "`rho0`"),
+    ("tol 0", lambda: evolve(tol=0.0), "`tol`"),
+    ("tol negative", lambda: evolve(tol=-1e-6), "`tol`"),
+    ("unknown method", lambda: evolve(method="euler"), "`method`"),
+    ("unknown backend", lambda: evolve(backend="fortran"), "`backend`"),
+    ("unknown save", lambda: evolve(save=("everything",)), "`save`"),
+    ("threads 0", lambda: evolve(threads=0), "`threads`"),
+    ("observable of another size", lambda: evolve(observables={"x": np.eye(3)}), "`observables"),
+    ("too many ADOs", lambda: evolve(hd.Problem(H, [hd.Coupling(SZ, bath())] * 20), depth=30), ""),
+    ("duplicate axis value", lambda: hd.axis([1.0, 1.0], "K"), "`values`"),
+    ("axis empty", lambda: hd.axis([]), "`values`"),
+    ("axis with NaN", lambda: hd.axis([NAN]), "`values`"),
+    ("axis unit unknown", lambda: hd.axis([1.0], "parsec"), "`unit`"),
+    ("axis in Hz", lambda: hd.axis([1.0], "Hz"), "Hz"),
+    ("axis not taken by build", lambda: sweep(over={"T": hd.axis([1.0]), "x": hd.axis([1.0])}), "x"),
+    ("samples 0", lambda: sweep(samples=0), "`samples`"),
+    ("seed negative", lambda: sweep(samples=2, seed=-1), "`seed`"),
+    ("build not callable", lambda: sweep(function=3), "`build`"),
+    ("times of the wrong dimension", lambda: sweep(times=hd.axis(TIMES, "K")), "`times`"),
+    ("temperature in fs", lambda: quantity("T", "300 fs", "temperature"), "`T`"),
+    ("energy in K*s", lambda: quantity("lam", "35 K*s", "energy"), "`lam`"),
+    ("energy in Hz", lambda: quantity("lam", "35 Hz", "energy"), "Hz"),
+    ("TOML: unknown key", lambda: config("depth = 2", "depth = 2\nstepsize = 1"), "stepsize"),
+    ("TOML: unknown table", lambda: config("[output]", "[outputs]"), "outputs"),
+    ("TOML: syntax", lambda: config("depth = 2", "depth = = 2"), "TOML"),
+    ("TOML: no axis of that name", lambda: config('T = "T"', 'T = "temp"'), "`T`"),
+    ("TOML: idle axis", lambda: config('T = "T"', "T = 0.5"), "T"),
+    ("TOML: bath field missing", lambda: config("gamma = 0.5\n", ""), "`gamma`"),
+    ("TOML: expansion", lambda: config("pade 1", "pade"), "`expansion`"),
+    ("TOML: coupling", lambda: config('coupling = "sz"', 'coupling = "site 3"'), "`coupling`"),
+    ("TOML: ragged Hamiltonian", lambda: config("[0.5, -0.25]", "[0.5]"), "`hamiltonian`"),
+    ("TOML: no such file", lambda: read("missing.toml"), "missing.toml"),
+    ("TOML: no such example", lambda: read("fnord"), "fnord"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "name"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+def test_one_clear_sentence(call: Callable[[], Any], name: str) -> None:
+    with pytest.raises((InputError, TooLarge)) as caught:
+        call()
+    message = str(caught.value)
+    assert name in message
+    assert "\n" not in message and 20 < len(message) < 400
+
+
+def test_a_locked_build_is_refused_before_submission(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="lock"):
+        sweep(function=locked_build()).run(str(tmp_path / "s.zarr"))
+    assert not (tmp_path / "s.zarr").exists()
+
+
+def test_a_store_of_another_sweep_is_refused(tmp_path: Path) -> None:
+    from heomdask.ensemble.runner import SerialRunner
+
+    store = str(tmp_path / "s.zarr")
+    sweep().run(store, client=SerialRunner())
+    with pytest.raises(StoreError, match="depth"):
+        sweep(depth=3).run(store, client=SerialRunner())
+
+
+def test_an_unwritable_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(StoreError, match="file"):
+        sweep().run(str(tmp_path / "file" / "s.zarr"))
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.zarr").mkdir()
+    (tmp_path / "s.zarr" / "thesis.tex").write_text("precious")
+    with pytest.raises(StoreError):
+        sweep().run(str(tmp_path / "s.zarr"))
+    assert (tmp_path / "s.zarr" / "thesis.tex").read_text() == "precious"
+
+
+def test_all_errors_are_ours() -> None:
+    assert issubclass(InputError, HeomdaskError)
+    assert len(WRONG) >= 40
+
+
+def test_zero_coupling_and_depth_zero_are_legal() -> None:
+    free = hd.Problem(H, [hd.Coupling(SZ, bath(lam=0.0))])
+    exact = evolve(hd.Problem(H), depth=0, tol=1e-9).rho
+    np.testing.assert_allclose(evolve(free, depth=3, tol=1e-9).rho, exact, atol=1e-8)
+    np.testing.assert_allclose(evolve(free, depth=0, tol=1e-9).rho, exact, atol=1e-8)
