@@ -60,7 +60,7 @@ def pade(n: int, statistics: Statistics = "bose") -> PoleTable:
     b = first + 2.0 * np.arange(2 * n)
     off = 1.0 / np.sqrt(b[:-1] * b[1:])
     values, vectors = scipy.linalg.eigh_tridiagonal(np.zeros(2 * n), off)
-    xi = 2.0 / values[n:][::-1]
+    xi = 2.0 / np.asarray(values[n:], dtype=np.float64)[::-1]
     weights = 2.0 * vectors[0, n:][::-1] ** 2  # both signs of xi; they sum to 1
     return _table(xi, 0.5 * sum_rule * weights * xi**2)
 
