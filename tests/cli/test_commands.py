@@ -1,0 +1,89 @@
+"""The commands as a user types them, in a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import heomdask as hd
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def heomdask(folder: Path, *words: str, status: int = 0) -> str:
+    """Run a command in `folder`; its whole output."""
+    result = subprocess.run(
+        [sys.executable, "-m", "heomdask.cli", *words],
+        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert result.returncode == status, result.stdout + result.stderr
+    return result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("run")
+    output = heomdask(path, "run", "spinboson", "--workers", "2")
+    assert "Summary" in output and "4 of 4" not in output and "1 of 1" in output
+    return path
+
+
+@pytest.mark.cluster
+def test_run_leaves_a_store_and_a_picture(folder: Path) -> None:
+    ds = hd.open(str(folder / "spinboson.zarr"))
+    assert ds.sizes == {"lam": 4, "time": 201, "i": 2, "j": 2}
+    assert (ds["status"] == 1).all()
+    np.testing.assert_allclose(ds["rho"].sel(time=0), np.broadcast_to([[1, 0], [0, 0]], (4, 2, 2)))
+    assert (folder / "spinboson.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.cluster
+def test_a_path_integral_value_from_the_packaged_example(folder: Path) -> None:
+    """lam = 0.1: rho00(t = 2) = 0.412206760 by full-memory path integrals, Pade 3 to 3e-5."""
+    point = hd.open(str(folder / "spinboson.zarr")).sel(lam=0.1).sel(time=2.0, method="nearest")
+    assert abs(complex(point["rho"][0, 0]) - 0.412206760) < 3e-5
+
+
+@pytest.mark.cluster
+def test_running_again_computes_nothing(folder: Path) -> None:
+    files = sorted((folder / "spinboson.zarr" / "sz" / "c").rglob("*"))
+    before = [f.stat().st_mtime_ns for f in files]
+    heomdask(folder, "run", "spinboson", "--workers", "1")
+    assert [f.stat().st_mtime_ns for f in files] == before
+
+
+@pytest.mark.cluster
+def test_status_and_plot(folder: Path) -> None:
+    assert "4 points" in heomdask(folder, "status", "spinboson.zarr")
+    heomdask(folder, "plot", "spinboson.zarr", "--output", "again.png")
+    assert (folder / "again.png").read_bytes().startswith(PNG)
+
+
+def test_plan_computes_nothing(tmp_path: Path) -> None:
+    output = heomdask(tmp_path, "plan", "fmo")
+    assert "180" in output and "ADO" in output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_backends_and_schema(tmp_path: Path) -> None:
+    output = heomdask(tmp_path, "backends")
+    assert "numpy" in output and "native" in output
+    assert json.loads(heomdask(tmp_path, "schema"))["$defs"]["SolveTable"]["required"]
+
+
+def test_an_error_is_one_sentence_and_status_2(tmp_path: Path) -> None:
+    output = heomdask(tmp_path, "run", "fnord", status=2)
+    assert output.startswith("Error: `CONFIG`") and "Traceback" not in output
+
+
+def test_start_up_is_short(tmp_path: Path) -> None:
+    """Under 4 s from the command to the first sentence, on a busy machine; usually under 1 s."""
+    started = time.perf_counter()
+    heomdask(tmp_path, "plan", "spinboson")
+    assert time.perf_counter() - started < 8
