@@ -1,13 +1,14 @@
 """The readable definition of every primitive, and the oracle for all other backends.
 
 Takes: a `Plan`.
-Gives: `NumpyBackend`. A state is a plain array (n, d, d, M).
+Gives: `NumpyBackend`. A state is a plain array (M, n, d, d): each member is computed by itself,
+    so its bits cannot depend on its companions.
 Next file: `backends/native.py`, the same in fused C++ kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask.backends.traits import BackendBase, BackendInfo, Compiled, Selection, Weight
-from heomdask.plan import AnyArray, Operator, Plan, Scalars, Term
+from heomdask.plan import AnyArray, Plan, Scalars, Term
 
 
 @dataclass(frozen=True, eq=False)
 class NumpyCompiled:
+    """A plan and a precision: there is nothing to prepare."""
+
     plan: Plan
     dtype: np.dtype[Any]
 
@@ -37,25 +40,40 @@ def state_dtype(plan: Plan, precision: str) -> np.dtype[Any]:
     return np.dtype("complex128" if precision == "float64" else "complex64")
 
 
-def weighted(weight: Weight, array: AnyArray) -> AnyArray:
-    """``weight * array`` along the last (member) axis; a weight of 0 gives 0 even of NaN."""
-    w = np.asarray(weight)
-    result: AnyArray = np.where(w == 0, np.zeros((), array.dtype), (w * array).astype(array.dtype))
-    return result
+def numbers(weight: Weight, members: int) -> list[Any]:
+    """A weight as one Python number per member."""
+    listed: list[Any] = np.broadcast_to(np.asarray(weight), (members,)).tolist()
+    return listed
 
 
-def product(op: Operator, x: AnyArray, side: str) -> AnyArray:
-    """``L x`` or ``x R`` for a state (n, d, d, M)."""
-    per_member = len(op.array) > 1
-    rule = {
-        ("left", True): "mij,njkm->nikm",
-        ("left", False): "ij,njkm->nikm",
-        ("right", True): "nijm,mjk->nikm",
-        ("right", False): "nijm,jk->nikm",
-    }[side, per_member]
-    array = (op.array if per_member else op.array[0]).astype(x.dtype)
-    result: AnyArray = np.einsum(rule, *((array, x) if side == "left" else (x, array)))
-    return result
+def weighted(weight: Any, array: AnyArray) -> AnyArray:
+    """``weight * array`` of one member; a weight of 0 gives 0 even of NaN."""
+    return np.zeros_like(array) if weight == 0 else weight * array
+
+
+def image(plan: Plan, m: int, x: AnyArray, names: Mapping[str, NDArray[np.float64]]) -> AnyArray:
+    """``G x`` of one member, term by term; x is (n_cols, d, d)."""
+    total = np.zeros((plan.n_rows, plan.d, plan.d), dtype=x.dtype)
+    for term in plan.terms:
+        y = mixed(plan, term, m, x, names)
+        if term.left is not None:
+            y = term.left.of(m).astype(x.dtype) @ y
+        if term.right is not None:
+            y = y @ term.right.of(m).astype(x.dtype)
+        total += y.transpose(0, 2, 1) if term.transposed else y
+    return total
+
+
+def mixed(
+    plan: Plan, term: Term, m: int, x: AnyArray, names: Mapping[str, NDArray[np.float64]]
+) -> AnyArray:
+    """The sum over the shifts of a term, ``sum_k s_k A_k x``, of one member."""
+    total = np.zeros((plan.n_rows, plan.d, plan.d), dtype=x.dtype)
+    for shift in term.shifts:
+        value = shift.value(m, names)
+        moved = plan.patterns[shift.pattern].matrix.astype(x.real.dtype) @ x.reshape(len(x), -1)
+        total += (value.real if plan.form == "real" else value) * moved.reshape(total.shape)
+    return total
 
 
 class NumpyBackend(BackendBase):
@@ -73,15 +91,15 @@ class NumpyBackend(BackendBase):
 
     def empty(self, compiled: Compiled) -> AnyArray:
         p = compiled.plan
-        return np.zeros((p.n_cols, p.d, p.d, p.n_members), dtype=compiled.dtype)
+        return np.zeros((p.n_members, p.n_cols, p.d, p.d), dtype=compiled.dtype)
 
     def put(self, compiled: Compiled, host: AnyArray) -> AnyArray:
         x = self.empty(compiled)
-        x[...] = host[..., None] if host.ndim == 3 else host
+        x[...] = host if host.ndim == 3 else np.moveaxis(host, -1, 0)
         return x
 
     def fetch(self, compiled: Compiled, x: AnyArray) -> AnyArray:
-        return x.copy()
+        return np.moveaxis(x, 0, -1).copy()
 
     def apply(
         self,
@@ -98,43 +116,38 @@ class NumpyBackend(BackendBase):
         rows: tuple[int, int] | None = None,
     ) -> None:
         plan = compiled.plan
-        start, stop = (0, plan.n_rows) if rows is None else rows
         names = plan.named(scalars)
-        image = np.zeros((plan.n_rows, plan.d, plan.d, plan.n_members), dtype=compiled.dtype)
-        for term in plan.terms:
-            image += self._term(plan, term, x, names)
-        mine = slice(start, stop)
-        out[mine] = (
-            weighted(a, image[mine]) + weighted(b, x[mine]) + weighted(c, out[mine])
-        )
-        if acc is not None:
-            acc[mine] += weighted(w, out[mine])
-
-    def _term(
-        self, plan: Plan, term: Term, x: AnyArray, names: dict[str, NDArray[np.float64]]
-    ) -> AnyArray:
-        y = np.zeros((plan.n_rows, *x.shape[1:]), dtype=x.dtype)
-        for s in term.shifts:
-            scalar = s.scalar if s.name is None else s.scalar * names[s.name]
-            moved = plan.patterns[s.pattern].matrix @ x.reshape(len(x), -1)
-            y += (scalar * moved.reshape(y.shape)).astype(x.dtype)
-        if term.left is not None:
-            y = product(term.left, y, "left")
-        if term.right is not None:
-            y = product(term.right, y, "right")
-        return y.transpose(0, 2, 1, 3) if term.transposed else y
+        mine = slice(*((0, plan.n_rows) if rows is None else rows))
+        weights = zip(*(numbers(v, plan.n_members) for v in (a, b, c, w)), strict=True)
+        with np.errstate(all="ignore"):  # a member that exploded is the sentinel's affair
+            for m, (am, bm, cm, wm) in enumerate(weights):
+                new = weighted(bm, x[m, mine]) + weighted(cm, out[m, mine])
+                if am != 0:
+                    new += am * image(plan, m, x[m], names)[mine]
+                out[m, mine] = new
+                if acc is not None:
+                    acc[m, mine] += weighted(wm, new.astype(acc.dtype))
 
     def combine(
-        self, compiled: Compiled, out: AnyArray, weights: Sequence[Weight], arrays: Sequence[AnyArray]
+        self,
+        compiled: Compiled,
+        out: AnyArray,
+        weights: Sequence[Weight],
+        arrays: Sequence[AnyArray],
     ) -> None:
         total = np.zeros_like(out)
-        for weight, array in zip(weights, arrays, strict=True):
-            total += weighted(weight, array)
+        with np.errstate(all="ignore"):
+            for weight, array in zip(weights, arrays, strict=True):
+                for m, number in enumerate(numbers(weight, len(out))):
+                    total[m] += weighted(number, array[m])
         out[...] = total
 
     def dots(self, compiled: Compiled, xs: Sequence[AnyArray], y: AnyArray) -> AnyArray:
         n = compiled.plan.n_rows
-        return np.stack([np.einsum("nijm,nijm->m", np.conj(x[:n]), y[:n]) for x in xs])
+        result: AnyArray = np.array(
+            [[np.sum(np.conj(xm[:n]) * ym[:n]) for xm, ym in zip(x, y, strict=True)] for x in xs]
+        )
+        return result
 
     def error_norm(
         self,
@@ -146,27 +159,26 @@ class NumpyBackend(BackendBase):
         rtol: float,
     ) -> NDArray[np.float64]:
         n = compiled.plan.n_rows
-        scale = atol + rtol * np.maximum(np.abs(x[:n]), np.abs(y[:n]))
-        return np.asarray(np.max(np.abs(error[:n]) / scale, axis=(0, 1, 2)), dtype=np.float64)
+        with np.errstate(all="ignore"):
+            scale = atol + rtol * np.maximum(np.abs(x[:, :n]), np.abs(y[:, :n]))
+            worst = np.max(np.abs(error[:, :n]) / scale, axis=(1, 2, 3))
+        return np.asarray(worst, dtype=np.float64)
 
     def pack(self, compiled: Compiled, x: AnyArray, selection: Selection) -> AnyArray:
-        return x[selection.ado, selection.row, selection.col]
+        return x[:, selection.ado, selection.row, selection.col].T.copy()
 
     def unpack(
         self, compiled: Compiled, buffer: AnyArray, selection: Selection, x: AnyArray
     ) -> None:
-        x[selection.ado, selection.row, selection.col] = buffer
+        x[:, selection.ado, selection.row, selection.col] = buffer.T
 
-    def solve_local(
-        self, compiled: Compiled, sigma: Weight, x: AnyArray, out: AnyArray
-    ) -> None:
+    def solve_local(self, compiled: Compiled, sigma: Weight, x: AnyArray, out: AnyArray) -> None:
         plan = compiled.plan
-        d2 = plan.d * plan.d
-        for m in range(plan.n_members):
-            shift = np.broadcast_to(np.asarray(sigma), (plan.n_members,))[m]
+        n, d2 = plan.n_rows, plan.d * plan.d
+        for m, shift in enumerate(numbers(sigma, plan.n_members)):
             blocks = local_blocks(plan, m) - shift * np.eye(d2)
-            solved = np.linalg.solve(blocks, x[: plan.n_rows, ..., m].reshape(-1, d2, 1))
-            out[: plan.n_rows, ..., m] = solved.reshape(plan.n_rows, plan.d, plan.d)
+            solved = np.linalg.solve(blocks, x[m, :n].reshape(n, d2, 1))
+            out[m, :n] = solved.reshape(n, plan.d, plan.d)
 
 
 def local_blocks(plan: Plan, member: int) -> AnyArray:

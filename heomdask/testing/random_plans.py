@@ -10,6 +10,7 @@ shifts, scattered couplings, shared and per-member numbers, and operators of eve
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from dataclasses import dataclass
 
@@ -70,6 +71,7 @@ def _table() -> tuple[Case, ...]:
         rows.append(Case(seed=71, d=3, members=2, form=form, modes=3, depth=3, names=("f", "g")))
         rows.append(Case(seed=72, d=2, members=4, form=form, modes=1, depth=7))
         rows.append(Case(seed=73, d=4, members=2, form=form, modes=2, depth=0))
+        rows.append(Case(seed=74, d=3, members=3, form=form, modes=4, depth=6))
     return tuple(rows)
 
 
@@ -95,6 +97,10 @@ def random_plan(
         some = rng.permutation(len(patterns))[:3]
         terms.append(Term(tuple(draw.shift(int(k)) for k in some), left=draw.operator(structure)))
         terms.append(Term(tuple(draw.shift(int(k)) for k in some), right=draw.operator(structure)))
+    for structure in ("projector", "dense"):  # -i[Q, .] on shifted neighbours
+        shift, coupling = draw.shift(min(2, len(patterns) - 1)), draw.operator(structure)
+        terms.append(Term((shift,), left=coupling))
+        terms.append(Term((dataclasses.replace(shift, scalar=-shift.scalar),), right=coupling))
     terms.append(Term((draw.shift(0),), draw.operator("dense"), draw.operator("sparse")))
     for name in names:
         terms.append(Term((draw.shift(0, name),), left=draw.operator("dense")))
