@@ -81,6 +81,33 @@ def hermitian(name: str, value: Any, d: int | None = None) -> NDArray[np.complex
     return (array + array.conj().T) / 2
 
 
+def vector(
+    name: str, value: Any, *, length: int | None = None, like: str = ""
+) -> NDArray[np.complex128]:
+    """A finite complex (n,) array, of the `length` of the argument `like` if given."""
+    try:
+        array = np.array(value, dtype=np.complex128)
+    except (TypeError, ValueError):
+        raise refuse(name, "a list of numbers", value) from None
+    if array.ndim != 1:
+        raise InputError(f"`{name}` must be a flat list of numbers, got the shape {array.shape}.")
+    if length is not None and len(array) != length:
+        raise InputError(f"`{name}` must be as long as `{like}` ({length}), got {len(array)}.")
+    if not np.all(np.isfinite(array)):
+        raise InputError(f"`{name}` must be finite, got NaN or infinity in it.")
+    return array
+
+
+def real_vector(
+    name: str, value: Any, *, length: int | None = None, like: str = ""
+) -> NDArray[np.float64]:
+    """A finite real (n,) array, of the `length` of the argument `like` if given."""
+    array = vector(name, value, length=length, like=like)
+    if np.any(array.imag != 0):
+        raise InputError(f"`{name}` must be real, got complex numbers in it.")
+    return np.array(array.real)
+
+
 def times(name: str, value: Any) -> NDArray[np.float64]:
     """A non-empty, finite, ascending (repeats allowed) array of times."""
     try:
@@ -97,6 +124,13 @@ def times(name: str, value: Any) -> NDArray[np.float64]:
             f"`{name}` must ascend, got {array[at]:g} followed by {array[at + 1]:g}; sort it."
         )
     return array
+
+
+def sequence(name: str, value: Any) -> list[Any]:
+    """The items of a list or tuple (or of the first axis of an array)."""
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        raise refuse(name, "a list", type(value).__name__, "put a single item in brackets")
+    return list(value)
 
 
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:

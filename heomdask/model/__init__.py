@@ -1,0 +1,25 @@
+"""The physics: systems, baths, temperatures, drives. No numerics of the hierarchy.
+
+Takes: what the user wrote.
+Gives: the public names below.
+Next file: `exponents.py`.
+"""
+
+from heomdask.model.bath import Bath
+from heomdask.model.brownian import UnderdampedBrownian
+from heomdask.model.drives import Drive, Samples
+from heomdask.model.drude import DrudeLorentz
+from heomdask.model.exponents import Exponents
+from heomdask.model.problem import Coupling, Problem, counter_term
+
+__all__ = [
+    "Bath",
+    "Coupling",
+    "Drive",
+    "DrudeLorentz",
+    "Exponents",
+    "Problem",
+    "Samples",
+    "UnderdampedBrownian",
+    "counter_term",
+]

@@ -1,0 +1,87 @@
+"""A stable name for a value: the hash by which a resumed sweep recognises its problems.
+
+Takes: numbers, arrays, dataclasses and callables.
+Gives: `digest_of`, the same in every process for the same content.
+Next file: `exponents.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+
+def digest_of(*values: Any) -> str:
+    """64 hexadecimal digits that depend on the content alone, not on identities or order of
+    creation. Functions count by their code, defaults, closure and the globals they name."""
+    state = hashlib.sha256()
+    for value in values:
+        _feed(state, value, frozenset())
+    return state.hexdigest()
+
+
+def _feed(state: Any, value: Any, inside: frozenset[int]) -> None:
+    if id(value) in inside:  # a recursive function, or a container that holds itself
+        state.update(b"again")
+        return
+    state.update(type(value).__qualname__.encode() + b":")
+    deeper = inside | {id(value)}
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        state.update(repr(value).encode() + b";")
+    elif isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
+        array = np.ascontiguousarray(value)
+        state.update(f"{array.dtype.str}{array.shape}".encode() + array.tobytes())
+    else:
+        for part in _parts(value):
+            _feed(state, part, deeper)
+        state.update(b".")
+
+
+def _parts(value: Any) -> list[Any]:
+    """What a composite value consists of, in a fixed order."""
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(digest_of(item) for item in value)
+    if isinstance(value, Mapping):
+        return sorted((digest_of(key), digest_of(item)) for key, item in value.items())
+    if isinstance(value, np.ndarray):
+        return [value.shape, *value.ravel()]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, types.FunctionType):
+        return _function_parts(value)
+    if isinstance(value, types.CodeType):
+        return [value.co_code, value.co_consts, value.co_names, value.co_varnames]
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc)):
+        return [getattr(value, "__module__", ""), getattr(value, "__qualname__", str(value))]
+    if dataclasses.is_dataclass(value):
+        return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
+    if callable(value) and hasattr(value, "__dict__"):
+        call = getattr(type(value), "__call__", None)
+        return [type(value).__module__, call, vars(value)]
+    return [cloudpickle.dumps(value)]
+
+
+def _function_parts(function: types.FunctionType) -> list[Any]:
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    named = sorted(set(function.__code__.co_names) & set(function.__globals__))
+    home = (function.__module__ or "").partition(".")[0]
+    reached = [(name, _at_home(function.__globals__[name], home)) for name in named]
+    return [function.__code__, function.__defaults__, function.__kwdefaults__, cells, reached]
+
+
+def _at_home(value: Any, home: str) -> Any:
+    """A function of another package counts by its name only, not by its code."""
+    if isinstance(value, types.FunctionType) and value.__module__.partition(".")[0] != home:
+        return [value.__module__, value.__qualname__]
+    return value
