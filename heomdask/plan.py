@@ -64,6 +64,11 @@ class Pattern:
     def is_identity(self) -> bool:
         return self.rows is None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is linked (all links of a hierarchy of depth 0)."""
+        return self.rows is not None and len(self.rows) == 0
+
     def entries(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
         """Rows, columns and values, also of the identity."""
         if self.rows is None:

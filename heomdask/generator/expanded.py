@@ -1,0 +1,108 @@
+"""A problem after expansion: what one member of a batch brings along.
+
+Takes: a Hamiltonian, drives, Lindblad operators, and baths as exponents.
+Gives: `Expanded`, and `structure`, which says who may share a plan.
+Next file: `generator/superops.py`, the algebra of the equations.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heomdask.model.exponents import Exponents
+from heomdask.plan import Form
+
+Complex = NDArray[np.complex128]
+
+
+@dataclass(frozen=True, eq=False)
+class Expanded:
+    """One problem with its baths as exponents. The modes are those of all baths, in order.
+
+    Attributes
+    ----------
+    hamiltonian : (d, d), Hermitian, in angular frequency.
+    drives : (name, H1): adds f(t) H1 with a real f of that name and a Hermitian H1.
+    lindblad : operators L, rates included: each adds ``L rho L^+ - {L^+ L, rho}/2``.
+    baths : (Q, exponents, name): a Hermitian Q, times a real f(t) of that name if not None.
+    """
+
+    hamiltonian: Complex
+    drives: tuple[tuple[str, Complex], ...] = ()
+    lindblad: tuple[Complex, ...] = ()
+    baths: tuple[tuple[Complex, Exponents, str | None], ...] = ()
+
+    @property
+    def d(self) -> int:
+        return len(self.hamiltonian)
+
+    @property
+    def n_modes(self) -> int:
+        return sum(exponents.n_modes for _, exponents, _ in self.baths)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Real parts of the decay rates of all modes, as `index_set` takes them."""
+        return tuple(float(g) for _, e, _ in self.baths for g in e.gamma.real)
+
+    @functools.cached_property
+    def form(self) -> Form:
+        """"real" if every ADO of a Hermitian state stays Hermitian."""
+        return "real" if all(e.hermitian for _, e, _ in self.baths) else "complex"
+
+    @functools.cached_property
+    def couplings(self) -> tuple[int, ...]:
+        """For each bath the first bath with the same Q, to the bit."""
+        first: dict[bytes, int] = {}
+        return tuple(first.setdefault(q.tobytes(), i) for i, (q, _, _) in enumerate(self.baths))
+
+    @functools.cached_property
+    def lateral(self) -> tuple[tuple[int, int, float], ...]:
+        """Off-diagonal rates (k, l, Gamma_kl) with modes counted through all baths."""
+        entries: list[tuple[int, int, float]] = []
+        offset = 0
+        for _, exponents, _ in self.baths:
+            entries.extend((offset + k, offset + j, v) for k, j, v in exponents.lateral)
+            offset += exponents.n_modes
+        return tuple(entries)
+
+    @functools.cached_property
+    def key(self) -> Hashable:
+        """See `structure`."""
+        return (
+            self.form,
+            self.d,
+            _has_imag(self.hamiltonian),
+            tuple((name, _has_imag(h)) for name, h in self.drives),
+            tuple(_has_imag(op) for op in self.lindblad),
+            self.couplings,
+            tuple(
+                (_filled(q.tobytes()), e.n_modes, (e.read != 0).tobytes(), name)
+                for q, e, name in self.baths
+            ),
+            tuple((k, j) for k, j, _ in self.lateral),
+        )
+
+
+def structure(expanded: Expanded) -> Hashable:
+    """Members with equal keys (and equal index sets) may share a plan.
+
+    The key fixes which terms and links exist, so that the arithmetic done for a member cannot
+    depend on the numbers of its companions. It knows no number: lam = 0 is an ordinary member.
+    """
+    return expanded.key
+
+
+def _has_imag(operator: Complex) -> bool:
+    return bool(operator.imag.any())
+
+
+@functools.lru_cache(maxsize=4096)
+def _filled(operator: bytes) -> bytes:
+    """Which elements of A and of B of an operator A + i B are not zero."""
+    return (np.frombuffer(operator, dtype=np.float64) != 0).tobytes()
