@@ -1,0 +1,74 @@
+"""The sentinel: what a finished run looks like, judged from the reduced density matrix.
+
+Takes: states at some output times and the trace norm at the start.
+Gives: one `Outcome` per member.
+Next file: `solution.py`.
+
+An exact map of density matrices never raises the trace norm ``sum |eigenvalues|``, while the
+trace is conserved even by a truncated hierarchy that explodes: so the trace norm is watched.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heomdask.outcome import Outcome
+
+NOT_CONVERGED_ABOVE = 1e-3  # rise of the trace norm, relative to its value at the start
+UNSTABLE_ABOVE = 0.1
+SAMPLES = 32  # states looked at per member, the last one among them
+
+
+def watched(n_times: int) -> NDArray[np.int64]:
+    """Which output times to look at: at most `SAMPLES`, spread evenly, the last included."""
+    count = min(n_times, SAMPLES)
+    return np.unique(np.linspace(0, n_times - 1, count).round().astype(np.int64))
+
+
+def trace_norm(states: NDArray[np.complex128], hermitian: bool) -> NDArray[np.float64]:
+    """Sum of the singular values of a stack (..., d, d); NaN where a state is not finite."""
+    finite = np.isfinite(states).all(axis=(-2, -1))
+    safe = np.where(finite[..., None, None], states, 0)
+    d = states.shape[-1]
+    if not hermitian:
+        norm = np.linalg.svd(safe, compute_uv=False).sum(axis=-1)
+    elif d == 2:
+        up, down = safe[..., 0, 0].real, safe[..., 1, 1].real
+        split = np.hypot(up - down, 2 * np.abs(safe[..., 0, 1]))
+        norm = np.maximum(np.abs(up + down), split)
+    else:
+        norm = np.abs(np.linalg.eigvalsh(safe)).sum(axis=-1)
+    result: NDArray[np.float64] = np.where(finite, norm, np.nan)
+    return result
+
+
+def judge(
+    states: NDArray[np.complex128], start: NDArray[np.float64], *, hermitian: bool
+) -> tuple[list[Outcome], NDArray[np.float64]]:
+    """One outcome per member, and the largest relative rise of the trace norm.
+
+    Parameters
+    ----------
+    states : (M, S, d, d), the watched states of every member.
+    start : (M,), trace norm at the start; infinite for a member that may legally exceed it.
+    hermitian : whether every state is Hermitian, which is cheaper to judge.
+
+    Returns
+    -------
+    outcomes : length M.
+    excess : (M,), ``max_t ||rho(t)||_1 / ||rho(0)||_1 - 1``; NaN where a state is not finite.
+    """
+    norms = trace_norm(states, hermitian)
+    excess = np.max(norms / start[:, None], axis=1) - 1
+    outcomes = []
+    for value in excess:
+        if np.isnan(value):
+            outcomes.append(Outcome.NOT_FINITE)
+        elif value > UNSTABLE_ABOVE:
+            outcomes.append(Outcome.UNSTABLE)
+        elif value > NOT_CONVERGED_ABOVE:
+            outcomes.append(Outcome.NOT_CONVERGED)
+        else:
+            outcomes.append(Outcome.DONE)
+    return outcomes, excess
