@@ -57,9 +57,9 @@ def image(plan: Plan, m: int, x: AnyArray, names: Mapping[str, NDArray[np.float6
     for term in plan.terms:
         y = mixed(plan, term, m, x, names)
         if term.left is not None:
-            y = term.left.of(m).astype(x.dtype) @ y
+            y = term.left.of(m).astype(x.dtype, copy=False) @ y
         if term.right is not None:
-            y = y @ term.right.of(m).astype(x.dtype)
+            y = y @ term.right.of(m).astype(x.dtype, copy=False)
         total += y.transpose(0, 2, 1) if term.transposed else y
     return total
 
@@ -69,9 +69,10 @@ def mixed(
 ) -> AnyArray:
     """The sum over the shifts of a term, ``sum_k s_k A_k x``, of one member."""
     total = np.zeros((plan.n_rows, plan.d, plan.d), dtype=x.dtype)
+    flat = x.reshape(len(x), -1)
     for shift in term.shifts:
         value = shift.value(m, names)
-        moved = plan.patterns[shift.pattern].matrix.astype(x.real.dtype) @ x.reshape(len(x), -1)
+        moved = (plan.patterns[shift.pattern].matrix @ flat).astype(x.dtype, copy=False)
         total += (value.real if plan.form == "real" else value) * moved.reshape(total.shape)
     return total
 

@@ -1,0 +1,179 @@
+"""Which backends there are, which can run here, and which one is the fastest for a plan.
+
+Takes: a name, "auto" with a `Plan`, and what the caller wants of it (threads, layout).
+Gives: a backend, or `BackendUnavailable` with the reason and a remedy; never a silent fallback.
+Next file: `solvers/`, numerics on any backend.
+
+A backend is imported when it is asked for and not before: this is the one place for that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from heomdask import checks
+from heomdask.backends.traits import BackendInfo, BackendTraits
+from heomdask.errors import BackendUnavailable
+from heomdask.plan import Operator, Plan
+
+Layout = Literal["auto", "batch"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Where a backend lives, how to get it, and its measured cost of one application.
+
+    seconds = fixed + per_shift * shifts + per_work * work / threads, with `work` of `work_of`.
+    """
+
+    module: str
+    factory: str
+    needs: str
+    remedy: str
+    has_layout: bool = False
+    fixed: float = 0.0
+    per_shift: float = 0.0
+    per_work: float = 0.0
+
+
+_ENTRIES = {
+    "native": _Entry(
+        "heomdask.backends.native",
+        "NativeBackend",
+        "its compiled extension",
+        "install heomdask again with a C++ compiler that knows OpenMP (g++ is one)",
+        has_layout=True,
+        fixed=2e-6,
+        per_work=0.2e-9,
+    ),
+    "numpy": _Entry(
+        "heomdask.backends.numpy_",
+        "NumpyBackend",
+        "numpy and scipy",
+        "install heomdask again",
+        per_shift=20e-6,
+        per_work=1.5e-9,
+    ),
+    "mkl": _Entry(
+        "heomdask.backends.mkl",
+        "MklBackend",
+        "Intel's Math Kernel Library",
+        "pip install 'heomdask[mkl]'",
+    ),
+    "cupy": _Entry(
+        "heomdask.backends.cupy_",
+        "CupyBackend",
+        "CuPy",
+        "pip install 'heomdask[cuda12]' or 'heomdask[cuda13]', as your driver has it",
+    ),
+}
+
+NAMES = ("auto", *_ENTRIES)
+
+
+def available() -> list[tuple[str, BackendInfo | str]]:
+    """Every backend by name, with its facts or with the sentence that says why it cannot run."""
+    found: list[tuple[str, BackendInfo | str]] = []
+    for name in _ENTRIES:
+        try:
+            found.append((name, get(name).info))
+        except BackendUnavailable as error:
+            found.append((name, str(error)))
+    return found
+
+
+def get(
+    name: str,
+    *,
+    threads: int | None = None,
+    layout: Layout = "auto",
+    plan: Plan | None = None,
+) -> BackendTraits:
+    """The backend of that name; "auto" is the one predicted fastest for `plan`.
+
+    Parameters
+    ----------
+    threads : threads it may use; None leaves it to the backend.
+    layout : "batch" gives a member the same bits whatever its companions (ensembles);
+        "auto" may use other kernels for a single member.
+
+    Raises
+    ------
+    BackendUnavailable
+        If it cannot run here; the message gives the reason and a remedy.
+    """
+    checks.choice("backend", name, NAMES)
+    if threads is not None:
+        checks.whole_number("threads", threads, low=1)
+    if name == "auto":
+        return choose(plan, threads=threads, layout=layout)
+    entry = _ENTRIES[name]
+    try:
+        factory = getattr(importlib.import_module(entry.module), entry.factory)
+    except ImportError as error:
+        raise _unavailable(name, error) from error
+    if entry.has_layout:
+        return cast("BackendTraits", factory(threads=threads, layout=layout))
+    return cast("BackendTraits", factory(threads=threads))
+
+
+def choose(
+    plan: Plan | None, *, threads: int | None = None, layout: Layout = "auto"
+) -> BackendTraits:
+    """The backend predicted fastest for this plan among those that run here; logs which.
+
+    The prediction looks at one member, so it does not depend on who shares the batch. Without
+    a plan it is the first that runs.
+    """
+    runs: list[tuple[float, str, BackendTraits]] = []
+    for name in _ENTRIES:
+        try:
+            backend = get(name, threads=threads, layout=layout)
+        except BackendUnavailable:
+            continue
+        cost = 0.0 if plan is None else predicted_seconds(name, plan, backend.info.threads)
+        runs.append((cost, name, backend))
+    cost, name, backend = min(runs, key=lambda run: run[0])
+    _log.info("backend 'auto' is %r, predicted %.1e s per application and member", name, cost)
+    return backend
+
+
+def predicted_seconds(name: str, plan: Plan, threads: int = 1) -> float:
+    """Seconds of one application to one member, from rates measured once (double precision)."""
+    entry = _ENTRIES[name]
+    shifts = sum(len(term.shifts) for term in plan.terms)
+    return entry.fixed + entry.per_shift * shifts + entry.per_work * work_of(plan) / threads
+
+
+def work_of(plan: Plan) -> float:
+    """Multiplications of one application to one member, term by term; complex ones count twice."""
+    d = plan.d
+    total = 0
+    for term in plan.terms:
+        for shift in term.shifts:
+            total += len(plan.patterns[shift.pattern].entries()[0]) * d * d
+        for op in (term.left, term.right):
+            total += 0 if op is None else plan.n_rows * _products(op, d)
+    return float(total * (2 if plan.form == "complex" else 1))
+
+
+def _products(op: Operator, d: int) -> int:
+    """Multiplications of one (d, d) product, as far as its structure saves any."""
+    return {"projector": d, "diagonal": d * d, "sparse": d**3 // 3, "dense": d**3}[op.structure]
+
+
+def _unavailable(name: str, error: ImportError) -> BackendUnavailable:
+    """One sentence: the backend, the cause, the remedy."""
+    entry = _ENTRIES[name]
+    if isinstance(error, ModuleNotFoundError) and error.name == entry.module:
+        cause = "it is not part of this version of heomdask"
+        remedy = "use backend='auto', 'native' or 'numpy'"
+    else:
+        cause = f"{entry.needs} cannot be loaded ({error})"
+        remedy = entry.remedy
+    return BackendUnavailable(f"The backend {name!r} cannot run here: {cause}; {remedy}.")
