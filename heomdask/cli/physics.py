@@ -108,7 +108,9 @@ class PhysicsBuild:
                 f"`hamiltonian` must be square, got rows of {[len(r) for r in rows]} numbers."
             )
         d = len(rows)
-        energy = 1.0 if system.unit is None else units.factor("unit", system.unit, "energy")
+        energy = 1.0
+        if system.unit is not None:
+            energy = units.convert(1.0, system.unit, "energy", name="unit").value
 
         def number(name: str, value: Quantity, dimension: str) -> Quantity:
             return _quantity(name, value, dimension, axes, used)
@@ -193,7 +195,7 @@ def _quantity(
     if not isinstance(value, str):
         return float(value)
     try:
-        return units.quantity(name, value, dimension)
+        return units.quantity(value, dimension, name=name)
     except InputError as error:
         if re.fullmatch(r"\s*[A-Za-z_]\w*\s*", value):
             raise InputError(
