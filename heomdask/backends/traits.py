@@ -77,7 +77,7 @@ class Selection:
 
 
 class BackendTraits(Protocol):
-    """The primitives. `dtype` is the precision, float64 or float32; the plan's form adds complex."""
+    """The primitives. `dtype` is a precision, float64 or float32; the plan's form adds complex."""
 
     @property
     def info(self) -> BackendInfo: ...
