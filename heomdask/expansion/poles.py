@@ -85,7 +85,8 @@ def bose_tail(n: int, temperature: float, power: int, denominator: Floats) -> fl
     unit = 2 * np.pi * temperature
     split = max(n, int(np.ceil(_TAIL_RATIO * fastest / unit)))
     x = 1.0 / (unit * np.arange(n + 1.0, split + 1.0))
-    direct = float(np.sum(x**power / np.polynomial.polynomial.polyval(x, denominator)))
+    with np.errstate(divide="ignore"):  # infinite where a frequency is a rate of the bath
+        direct = float(np.sum(x**power / np.polynomial.polynomial.polyval(x, denominator)))
     series = np.zeros(_TAIL_ORDER)
     series[0] = 1.0
     for j in range(1, _TAIL_ORDER):

@@ -1,0 +1,87 @@
+"""ESPRIT: exponents of any bath from samples of its correlation function.
+
+Takes: a bath that knows C(t), and the number of modes.
+Gives: `Exponents` with real blocks.
+Next file: `report.py`.
+
+Re C and Im C are two real signals with common rates: their Hankel matrices are put side by side, the
+K leading left singular vectors span the space of the K exponentials, and shifting that space by
+one sample multiplies each by exp(-gamma dt) (Roy and Kailath). Everything is real, so the rates
+come in conjugate pairs; the coefficients are a linear fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heomdask import checks
+from heomdask.errors import InputError
+from heomdask.expansion.real_modes import RealModes, least_squares
+from heomdask.model.bath import Bath, ThermalBath
+from heomdask.model.exponents import Exponents
+from heomdask.model.sampled import CorrelationFunction
+
+Floats = NDArray[np.float64]
+
+_SAMPLES = 600
+_STEPS_PER_TIME = 8  # samples per 1/frequency of the bath's fastest
+_FORGOTTEN = 1e-6  # C(t) is followed until it stays below this part of its largest value
+_DECADES = 5
+
+
+@dataclass(frozen=True)
+class ESPRIT:
+    """Fit of C(t) by K exponentials.
+
+    Parameters
+    ----------
+    K : int
+        Number of modes; a complex pair counts as two.
+    """
+
+    K: int
+
+    def __post_init__(self) -> None:
+        checks.whole_number("K", self.K, low=1)
+
+    def expand(self, bath: Bath) -> Exponents:
+        t = _grid(bath)
+        if len(t) < 3 * self.K:
+            raise InputError(f"`expansion` {self} needs {3 * self.K} samples, got {len(t)}.")
+        signal = bath.C(t)
+        signals = np.stack([signal.real, signal.imag])
+        if not np.any(signals):
+            return Exponents(c=np.zeros(self.K), gamma=np.arange(1.0, self.K + 1) / t[-1])
+        modes = RealModes.of(_rates(signals, self.K, float(t[1] - t[0])))
+        c = least_squares(modes.in_time(t), signals.T)
+        return modes.exponents(c[:, 0] + 1j * c[:, 1])
+
+
+def _grid(bath: Bath) -> Floats:
+    """Equally spaced times, first one step from 0, until C(t) is forgotten."""
+    if isinstance(bath, CorrelationFunction):
+        return np.linspace(bath.t[0], bath.t[-1], _SAMPLES)
+    if not isinstance(bath, ThermalBath):
+        raise InputError(f"`expansion` ESPRIT needs a bath with C(t), got {type(bath).__name__}.")
+    fast = max(bath.frequencies)
+    coarse = np.geomspace(1, 10.0**_DECADES, 20 * _DECADES) / (_STEPS_PER_TIME * fast)
+    size = np.abs(bath.C(coarse))
+    alive = np.flatnonzero(size > _FORGOTTEN * np.max(size))
+    end = coarse[alive[-1]] if len(alive) else coarse[-1]
+    step = max(1 / (_STEPS_PER_TIME * fast), end / _SAMPLES)
+    return step * np.arange(1, max(int(end / step), _SAMPLES // 4) + 1)
+
+
+def _rates(signals: Floats, k: int, step: float) -> NDArray[np.complex128]:
+    """The K rates common to the rows of `signals`, those that decay."""
+    rows = signals.shape[1] // 2
+    windows = np.lib.stride_tricks.sliding_window_view(signals, rows, axis=1)
+    hankel = np.concatenate(list(windows), axis=0).T
+    space = np.linalg.svd(hankel, full_matrices=False)[0][:, :k]
+    shift = np.linalg.lstsq(space[:-1], space[1:], rcond=None)[0]
+    factors = np.linalg.eigvals(shift).astype(np.complex128)
+    factors = factors[(np.abs(factors) < 1) & ~((factors.imag == 0) & (factors.real <= 0))]
+    return np.asarray(-np.log(factors) / step)
