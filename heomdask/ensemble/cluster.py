@@ -1,0 +1,89 @@
+"""Local workers: one single-threaded process a core, loopback only.
+
+Takes: how many.
+Gives: `connect`, a context manager that yields a Dask client.
+Next file: `runner.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from heomdask import checks
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@contextlib.contextmanager
+def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iterator[Client]:
+    """A client of a running scheduler, or of local workers that end with the context.
+
+    Parameters
+    ----------
+    scheduler : address of a running scheduler; None starts local workers.
+    workers : how many local ones; default: one a core that this process may use.
+    """
+    import dask
+    from distributed import Client, LocalCluster
+
+    if scheduler is not None:
+        with Client(scheduler, timeout=30) as client:
+            yield client
+        return
+    count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
+    settings = {
+        "distributed.scheduler.worker-saturation": 1.0,
+        "distributed.scheduler.allowed-failures": 3,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.target": False,
+    }
+    with (
+        _same_environment(),
+        _main_not_imported(),
+        dask.config.set(settings),
+        LocalCluster(
+            n_workers=count, threads_per_worker=1, processes=True, host="127.0.0.1",
+            dashboard_address=None, silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        yield client
+
+
+@contextlib.contextmanager
+def _same_environment() -> Iterator[None]:
+    """Undo what the workers' nannies write into this process's environment (OMP_NUM_THREADS)."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _main_not_imported() -> Iterator[None]:
+    """Workers do not run the user's script again, so it needs no ``if __name__ == "__main__"``.
+
+    What the script defines travels by value, pickled.
+    """
+    main = sys.modules["__main__"]
+    hidden = {n: getattr(main, n) for n in ("__file__", "__spec__") if hasattr(main, n)}
+    try:
+        for name in hidden:
+            setattr(main, name, None)
+        yield
+    finally:
+        for name, value in hidden.items():
+            setattr(main, name, value)

@@ -1,0 +1,144 @@
+"""The driver: hands out tasks until the store lacks nothing.
+
+Takes: `Work`, the store, and a client or a runner (or neither: local workers).
+Gives: `drive`; when it returns, everything that was asked for is committed.
+Next file: `progress.py`.
+
+About three tasks a slot are in flight, longest shards first. Tasks shrink as the end comes near
+(remaining work / (slots x 4)), so that all workers finish together, and are never so long that
+much is lost with a worker. A task whose workers died is split, tried again, and in the end
+recorded as failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from heomdask.ensemble import shards as shards_
+from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.progress import Progress
+from heomdask.ensemble.runner import Finished, Runner, Task, as_runner
+from heomdask.ensemble.task import Work, fail_shard
+from heomdask.outcome import Outcome
+from heomdask.results.chunks import Shard
+from heomdask.results.store import Store
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+WINDOW = 3  # tasks in flight, a slot
+FIRST_POINTS = 16  # in a task while nothing is known about their cost
+SHORTEST = 0.3  # seconds of a task, unless a single shard is shorter
+LONGEST = 20.0  # seconds of a task, unless a single shard is longer
+MOST_NBYTES = 256 * 2**20  # of all shards of a task
+ATTEMPTS = 2  # for a single shard whose workers died (each stands for several deaths)
+LOST = (
+    "The worker died each time this point was tried, most likely for want of memory; lower "
+    "`depth`, or give the workers more memory."
+)
+
+
+def drive(work: Work, store: Store, client: Client | Runner | None, progress: bool) -> None:
+    """Compute and commit all points that are asked for and pending."""
+    todo = missing(work, store)
+    if not todo:
+        return
+    bar = Progress(sum(count for _, count in todo), progress)
+    with contextlib.ExitStack() as stack:
+        if client is None:
+            client = stack.enter_context(connect())
+        stack.enter_context(bar.shown())
+        runner = as_runner(client)
+        runner.start(work)
+        stack.callback(runner.stop)
+        _Driver(work, todo, runner, bar).run()
+
+
+def missing(work: Work, store: Store) -> list[tuple[Shard, int]]:
+    """Shards that lack points that are asked for, and how many."""
+    pending = store.status() == Outcome.PENDING
+    for axis, order in enumerate(work.match.order):
+        asked = (order >= 0).reshape([-1 if a == axis else 1 for a in range(pending.ndim)])
+        pending = pending & asked
+    return shards_.blocks(pending, work.files.shard)
+
+
+class _Driver:
+    """The state of one run: what waits, what flies, what was learnt about the cost."""
+
+    def __init__(
+        self, work: Work, todo: list[tuple[Shard, int]], runner: Runner, bar: Progress
+    ) -> None:
+        self.work = work
+        self.counts = dict(todo)
+        self.waiting = deque(sorted(self.counts, key=lambda s: (-self.counts[s], s)))
+        self.remaining = sum(self.counts.values())
+        self.runner = runner
+        self.bar = bar
+        self.flying = 0
+        self.lost: dict[Shard, int] = {}
+        self.seconds = 0.0
+        self.points = 0
+        point_nbytes = sum(v.point_nbytes for v in work.files.variables)
+        shard_nbytes = point_nbytes * int(np.prod(work.files.shard))
+        self.most_shards = max(1, MOST_NBYTES // max(shard_nbytes, 1))
+
+    def run(self) -> None:
+        self._fill()
+        while self.flying:
+            for finished in self.runner.wait():
+                self.flying -= 1
+                self._account(finished)
+            self._fill()
+
+    def _fill(self) -> None:
+        slots = self.runner.slots
+        while self.waiting and self.flying < WINDOW * slots:
+            self._submit(self._next(slots))
+
+    def _submit(self, task: Task) -> None:
+        self.runner.submit(task)
+        self.flying += 1
+
+    def _next(self, slots: int) -> Task:
+        """The next task: whole shards with about the right number of points."""
+        share = self.remaining / (4 * slots)
+        if self.points:
+            each = max(self.seconds / self.points, 1e-6)
+            points = float(np.clip(share, SHORTEST / each, LONGEST / each))
+        else:
+            points = min(share, FIRST_POINTS)
+        task = [self.waiting.popleft()]
+        count = self.counts[task[0]]
+        while self.waiting and len(task) < self.most_shards:
+            more = self.counts[self.waiting[0]]
+            if count + more > points:
+                break
+            task.append(self.waiting.popleft())
+            count += more
+        self.remaining -= count
+        return tuple(task)
+
+    def _account(self, finished: Finished) -> None:
+        report = finished.report
+        if report is None:
+            self._retry(finished.task)
+            return
+        self.seconds += report.seconds
+        self.points += report.points
+        self.bar.add(sum(self.counts[s] for s in finished.task), report.failed)
+
+    def _retry(self, task: Task) -> None:
+        """After the death of its workers: each shard alone, a few times, then it is failed."""
+        for shard in task:
+            if len(task) == 1:
+                self.lost[shard] = self.lost.get(shard, 0) + 1
+            if self.lost.get(shard, 0) < ATTEMPTS:
+                self._submit((shard,))
+            else:
+                report = fail_shard(self.work, shard, LOST)
+                self.bar.add(report.points, report.failed)

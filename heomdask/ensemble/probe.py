@@ -1,0 +1,122 @@
+"""Probe points: a few points built on the client, so that a store knows its own physics.
+
+Takes: a `Sweep`.
+Gives: `Probe`s: what the problems at some points look like, and their digests, which are rebuilt
+    and compared when a store is opened again; and the `variables` of the store.
+Next file: `session.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from heomdask import initial
+from heomdask.ensemble.grid import Index
+from heomdask.ensemble.sweep import Point, Sweep, digest_of_bytes
+from heomdask.errors import InputError
+from heomdask.observables import is_hermitian
+from heomdask.results.chunks import Variable
+from heomdask.results.solution import Ados
+from heomdask.results.store import status_variable
+
+KEPT = 4  # probes in a store
+TRIED = 16  # points tried until one can be built
+
+DIAGNOSTICS = {
+    "n_ado": "auxiliary density operators of the hierarchy",
+    "applications": "applications of the generator",
+    "seconds": "computing time of the point, its share of a batch",
+}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One point as seen from the client.
+
+    Attributes
+    ----------
+    index : in the sweep's grid.
+    digest : of the problem and the initial state, or "failed: <error type>".
+    point : None if it could not be built; `error` tells why.
+    d : dimension of the system.
+    hermitian : whether the initial state is Hermitian.
+    """
+
+    index: Index
+    digest: str
+    point: Point | None = None
+    error: Exception | None = None
+    d: int = 0
+    hermitian: bool = True
+
+
+def probe(sweep: Sweep, index: Index) -> Probe:
+    """Build one point and look at it."""
+    try:
+        point = sweep.point(index)
+        d = point.problem.d
+        if isinstance(point.rho0, Ados):
+            rho0 = np.asarray(point.rho0.values, dtype=np.complex128)
+        else:
+            rho0 = initial.operator(point.rho0, d)
+    except Exception as error:
+        return Probe(index, f"failed: {type(error).__name__}", error=error)
+    digest = digest_of_bytes(point.problem.digest.encode() + rho0.tobytes())
+    defect = np.max(np.abs(rho0 - rho0.conj().swapaxes(-1, -2)))
+    hermitian = bool(defect <= initial.HERMITIAN_TO * np.max(np.abs(rho0)))
+    return Probe(index, digest, point, None, d, hermitian)
+
+
+def probes(sweep: Sweep) -> list[Probe]:
+    """The first point, the last, and some between; at least one of them could be built."""
+    found: list[Probe] = []
+    for index in _spread(sweep.grid.shape):
+        if len(found) >= KEPT and any(p.point for p in found):
+            return found
+        found.append(probe(sweep, index))
+    if not any(p.point for p in found):
+        error = found[0].error
+        raise InputError(
+            f"`build` must return a problem, got an error at each of {len(found)} points tried, "
+            f"first at {sweep.grid.describe(found[0].index)}: {type(error).__name__}: {error}"
+        ) from error
+    return found
+
+
+def _spread(shape: Index) -> Iterator[Index]:
+    """At most TRIED different indices: corners first, then evenly spread ones."""
+    last = tuple(n - 1 for n in shape)
+    size = int(np.prod(shape, dtype=np.int64))
+    corners = [tuple(0 for _ in shape), last, tuple(n // 2 for n in shape)]
+    more = np.unravel_index(np.linspace(0, size - 1, min(size, TRIED)).astype(np.int64), shape)
+    seen: set[Index] = set()
+    for index in [*corners, *(tuple(int(i) for i in p) for p in zip(*more, strict=True))]:
+        if index not in seen and len(seen) < TRIED:
+            seen.add(index)
+            yield index
+
+
+def variables(sweep: Sweep, found: list[Probe]) -> tuple[Variable, ...]:
+    """The arrays of the sweep's store, in the order in which a shard is written."""
+    built = [p for p in found if p.point is not None]
+    d = built[0].d
+    real = all(p.hermitian for p in built)
+    n_times = len(sweep.times)
+    kept: list[Variable] = []
+    if "rho" in sweep.save:  # type: ignore[operator]  # a tuple since __post_init__
+        tail = (("time", n_times), ("i", d), ("j", d))
+        kept.append(Variable("rho", "complex128", tail, {"long_name": "reduced density matrix"}))
+    if "observables" in sweep.save:  # type: ignore[operator]
+        for name, observable in (sweep.observables or {}).items():
+            dtype = "float64" if real and is_hermitian(observable) else "complex128"
+            kept.append(Variable(name, dtype, (("time", n_times),)))
+    for name, text in DIAGNOSTICS.items():
+        attrs: dict[str, Any] = {"long_name": text}
+        if name == "seconds":
+            attrs["units"] = "s"
+        kept.append(Variable(name, "float64", (), attrs))
+    return (*kept, status_variable())

@@ -1,0 +1,143 @@
+"""Who computes tasks: this process, or Dask workers.
+
+Takes: `Work` and tasks (lists of whole shards).
+Gives: `SerialRunner` and `DaskRunner`, both a `Runner`; `Finished`, how a task ended.
+Next file: `cluster.py`, which starts local workers.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import cloudpickle
+
+from heomdask.ensemble.task import Report, Work, run_task
+from heomdask.results.chunks import Shard
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Task = tuple[Shard, ...]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A task that ended: with a report, or (None) because its workers died."""
+
+    task: Task
+    report: Report | None
+
+
+class Runner(Protocol):
+    """Computes tasks, in any order."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once, now."""
+        ...
+
+    def start(self, work: Work) -> None:
+        """Make `work` known; called once, before the first task."""
+        ...
+
+    def submit(self, task: Task) -> None: ...
+
+    def wait(self) -> list[Finished]:
+        """At least one finished task; an error that is not a point's own is raised."""
+        ...
+
+    def stop(self) -> None:
+        """Forget everything; called once, after the last task or an error."""
+        ...
+
+
+class SerialRunner:
+    """Computes in this process, one task after the other: for debugging."""
+
+    slots = 1
+
+    def __init__(self) -> None:
+        self._queue: deque[Task] = deque()
+        self._work: Work | None = None
+
+    def start(self, work: Work) -> None:
+        self._work = work
+
+    def submit(self, task: Task) -> None:
+        self._queue.append(task)
+
+    def wait(self) -> list[Finished]:
+        assert self._work is not None
+        task = self._queue.popleft()
+        return [Finished(task, run_task(self._work, task))]
+
+    def stop(self) -> None:
+        self._queue.clear()
+
+
+class DaskRunner:
+    """Computes on the workers of a Dask client.
+
+    `Work` reaches every worker once, also those that join later, as a worker plugin; a task's
+    arguments and its report are a few hundred bytes. Keys are explicit, so that equal tasks are
+    never taken for one.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._name = f"heomdask-{uuid.uuid4().hex[:12]}"
+        self._count = 0
+        self._tasks: dict[Any, Task] = {}
+        self._completed: Any = None
+
+    @property
+    def slots(self) -> int:
+        threads: dict[str, int] = self._client.nthreads()
+        return max(1, sum(threads.values()))
+
+    def start(self, work: Work) -> None:
+        from distributed import as_completed
+
+        from heomdask.ensemble.worker import WorkPlugin
+
+        self._completed = as_completed(loop=self._client.loop, with_results=False)
+        plugin = WorkPlugin(bytes(cloudpickle.dumps(work)))
+        self._client.register_plugin(plugin, name=self._name)
+
+    def submit(self, task: Task) -> None:
+        from heomdask.ensemble.worker import run_on_worker
+
+        self._count += 1
+        key = f"{self._name}-{self._count}"
+        future = self._client.submit(run_on_worker, self._name, task, key=key, pure=False)
+        self._tasks[future.key] = task
+        self._completed.add(future)
+
+    def wait(self) -> list[Finished]:
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        batch = [next(self._completed), *self._completed.next_batch(block=False)]
+        finished = []
+        for future in batch:
+            task = self._tasks.pop(future.key)
+            try:
+                finished.append(Finished(task, future.result()))
+            except (KilledWorker, FutureCancelledError):
+                finished.append(Finished(task, None))
+            future.release()
+        return finished
+
+    def stop(self) -> None:
+        if self._tasks:
+            self._client.cancel(list(self._completed.futures), force=True)
+            self._tasks.clear()
+        self._client.unregister_worker_plugin(self._name)
+
+
+def as_runner(client: Client | Runner) -> Runner:
+    """A Dask client as a runner; a runner as it is."""
+    return DaskRunner(client) if hasattr(client, "scheduler_info") else client  # type: ignore[arg-type]

@@ -1,0 +1,165 @@
+"""A sweep and its store, brought together: created, or recognised, grown, and driven to the end.
+
+Takes: a `Sweep`, a path, and something that computes.
+Gives: `run`, the steps of `Sweep.run`.
+Next file: `task.py`, what a worker does.
+"""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import heomdask
+from heomdask.ensemble import pickling, shards
+from heomdask.ensemble.grid import Match, match
+from heomdask.ensemble.probe import Probe, probe, probes, variables
+from heomdask.ensemble.sweep import Sweep
+from heomdask.errors import StoreError
+from heomdask.results.store import Coordinate, Layout, Store, check_writable
+
+if TYPE_CHECKING:
+    import xarray
+    from distributed import Client
+
+    from heomdask.ensemble.runner import Runner
+
+
+def run(sweep: Sweep, path: Path, client: Client | Runner | None, progress: bool) -> xarray.Dataset:
+    """Refuse what cannot work; open the store; compute what it lacks; return it."""
+    from heomdask.ensemble.driver import drive
+    from heomdask.ensemble.task import Work
+    from heomdask.results.dataset import open as open_dataset
+
+    pickling.dumps(sweep)
+    check_writable(path)
+    store = recognise(sweep, path) if occupied(path) else create(sweep, path)
+    with store.driving():
+        store, found = grow(sweep, store.heal())
+        drive(Work(sweep, found, store.files, store.extents), store, client, progress)
+    return open_dataset(path)
+
+
+def occupied(path: Path) -> bool:
+    """Whether there is anything at the path (an empty folder is nothing)."""
+    return path.exists() and any(path.iterdir())
+
+
+def create(sweep: Sweep, path: Path) -> Store:
+    """A new store for a sweep."""
+    return Store.create(path, layout(sweep, probes(sweep)))
+
+
+def layout(sweep: Sweep, found: list[Probe]) -> Layout:
+    """What the sweep's store looks like when it is new."""
+    kept = variables(sweep, found)
+    point_nbytes = sum(v.point_nbytes for v in kept)
+    coordinates = [
+        Coordinate(name, d.name, a.labels, a.unit)
+        for d in sweep.grid.dimensions
+        for name, a in d.axes
+    ]
+    if sweep.samples is not None:
+        coordinates.append(Coordinate("sample", "sample", np.arange(sweep.samples)))
+    coordinates.append(Coordinate("time", "time", sweep.times.labels, sweep.times.unit))
+    attrs = {
+        "specification": sweep.specification,
+        "digest": sweep.digest,
+        "observables": list(sweep.observables or ()) if "observables" in sweep.save else [],  # type: ignore[operator]
+        "seed": sweep.seed,
+        "probes": [_remember(sweep, p) for p in found],
+        "versions": versions(),
+    }
+    shape = shards.shard_shape(sweep.grid.shape, point_nbytes)
+    return Layout(sweep.grid.names, sweep.grid.shape, tuple(coordinates), kept, shape, attrs)
+
+
+def versions() -> dict[str, str]:
+    """What made the store."""
+    import zarr
+
+    return {
+        "heomdask": heomdask.__version__,
+        "numpy": np.__version__,
+        "zarr": zarr.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+
+
+def _remember(sweep: Sweep, found: Probe) -> dict[str, Any]:
+    """A probe as plain data; its place by labels, which do not move when the store grows."""
+    places = zip(sweep.grid.dimensions, found.index, strict=False)
+    return {
+        "labels": [list(d.keys[i]) if d.unique else i for d, i in places],
+        "sample": sweep.grid.sample(found.index),
+        "digest": found.digest,
+    }
+
+
+def recognise(sweep: Sweep, path: Path) -> Store:
+    """Open a store, after a check that it is this sweep's."""
+    store = Store.open(path)
+    if store.attrs["digest"] != sweep.digest:
+        raise StoreError(
+            f"the store {path} belongs to another sweep: {_differences(sweep, store)}. Use another "
+            "store for this sweep; only axis values and samples may be added to one."
+        )
+    for remembered in store.attrs["probes"]:
+        index = _find(sweep, remembered)
+        if index is None:
+            continue
+        now = probe(sweep, index)
+        if now.digest != remembered["digest"]:
+            raise StoreError(
+                f"the store {path} belongs to another sweep: at {sweep.grid.describe(index)} "
+                "`build` now returns another problem or initial state than when the store was "
+                "made. Use another store for this sweep."
+            )
+    return store
+
+
+def _differences(sweep: Sweep, store: Store) -> str:
+    there = store.attrs["specification"]
+    return "; ".join(
+        f"`{key}` is {there.get(key)!r} there and {value!r} here"
+        for key, value in sweep.specification.items()
+        if there.get(key) != value
+    )
+
+
+def _find(sweep: Sweep, remembered: dict[str, Any]) -> tuple[int, ...] | None:
+    """The index of a remembered probe in the sweep's grid, if it is asked for."""
+    index: list[int] = []
+    for dimension, label in zip(sweep.grid.dimensions, remembered["labels"], strict=True):
+        if not dimension.unique:
+            place = label if label < len(dimension) else -1
+        else:
+            key = tuple(label)
+            place = dimension.keys.index(key) if key in dimension.keys else -1
+        index.append(place)
+    if sweep.samples is not None:
+        index.append(remembered["sample"] if remembered["sample"] < sweep.samples else -1)
+    return None if min(index) < 0 else tuple(index)
+
+
+def grow(sweep: Sweep, store: Store) -> tuple[Store, Match]:
+    """Append the axis values and samples that the store lacks."""
+    stored = [store.labels(tuple(n for n, _ in d.axes)) for d in sweep.grid.dimensions]
+    samples = store.extents[-1] if sweep.samples is not None else None
+    found = match(sweep.grid, stored, samples)
+    extents = tuple(len(o) for o in found.order)
+    added = [
+        Coordinate(name, d.name, a.take(new).labels.astype(a.labels.dtype), a.unit)
+        for d, new in zip(sweep.grid.dimensions, found.new, strict=True)
+        for name, a in d.axes
+        if new
+    ]
+    if sweep.samples is not None and sweep.samples > (samples or 0):
+        added.append(Coordinate("sample", "sample", np.arange(samples or 0, sweep.samples)))
+    if extents != store.extents:
+        store = store.extend(extents, tuple(added))
+    return store, found

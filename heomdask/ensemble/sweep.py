@@ -1,0 +1,280 @@
+"""The specification of a sweep: what is built at each point, over which axes, solved how.
+
+Takes: the user's arguments.
+Gives: `Sweep`: frozen, checked, picklable; `plan()` says what it needs, `run()` does it.
+Next file: `session.py`, which brings a sweep and its store together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heomdask import checks
+from heomdask.ensemble.axes import RESERVED, Axis, axis, dimensions, sample_rng
+from heomdask.ensemble.grid import Grid, Index
+from heomdask.errors import InputError
+from heomdask.observables import InteractionEnergy, Observable
+
+if TYPE_CHECKING:
+    import xarray
+    from distributed import Client
+
+    from heomdask.ensemble.plan import SweepPlan
+    from heomdask.ensemble.runner import Runner
+    from heomdask.model.problem import Problem
+
+SOLVER_AXES = ("depth", "expansion", "tol")
+SAVE = ("rho", "observables")
+METHODS = ("auto", "faber", "taylor", "rk")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point, built: a problem, its initial state, and how it is to be solved."""
+
+    problem: Problem
+    rho0: Any
+    depth: Any
+    expansion: Any
+    tol: float
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Many problems, solved alike, in one labelled store.
+
+    Parameters
+    ----------
+    build : function of the axes by name (internal values), and of `rng` if there are `samples`,
+        that returns ``(Problem, rho0)``. It must be picklable: it travels to the workers.
+    over : the axes: ``{"T": hd.axis([77, 300], "K"), ...}``, outermost first; a tuple of names with
+        a tuple of axes runs those together; a `Table` or a list of points gives one dimension
+        `point`. Axes named `depth`, `expansion` or `tol` go to the solver, not to `build`.
+    times : output times, ``hd.axis(range(0, 1001, 10), "fs")`` or internal numbers.
+    depth, expansion : as in `hd.evolve`; "auto" is decided from each point alone.
+    samples : disorder samples at every point of the grid; sample s sees the same random numbers
+        everywhere, whatever else the sweep holds.
+    seed : of the samples.
+    tol : as in `hd.evolve`.
+    observables : name -> operator (d, d), or `hd.interaction_energy(bath)`.
+    save : "observables", "rho" or both; default: observables if there are any, else rho.
+    method, backend : as in `hd.evolve`.
+    """
+
+    build: Callable[..., Any]
+    over: Any = field(default_factory=dict, kw_only=True)
+    times: Any = field(kw_only=True)
+    depth: Any = field(default=None, kw_only=True)
+    expansion: Any = field(default=None, kw_only=True)
+    samples: int | None = field(default=None, kw_only=True)
+    seed: int = field(default=0, kw_only=True)
+    tol: float = field(default=1e-6, kw_only=True)
+    observables: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    save: Sequence[str] | None = field(default=None, kw_only=True)
+    method: str = field(default="auto", kw_only=True)
+    backend: str = field(default="auto", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not callable(self.build):
+            raise checks.refuse("build", "a function that returns (Problem, rho0)", self.build)
+        if self.samples is not None:
+            checks.whole_number("samples", self.samples, low=1)
+        checks.whole_number("seed", self.seed)
+        checks.real_number("tol", self.tol, low=0.0, strict=True)
+        checks.choice("method", self.method, METHODS)
+        if not self.grid.names:
+            raise InputError("`over` must name an axis, or `samples` be given; got neither.")
+        self._set("times", _times(self.times))
+        self._set("observables", _observables(self.observables, self.grid))
+        self._set("save", _save(self.save, bool(self.observables)))
+        self._check_solver_axes()
+        self._check_signature()
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_solver_axes(self) -> None:
+        varied = [n for n in self.parameter_names if n in SOLVER_AXES]
+        for name in varied:
+            if name != "tol" and getattr(self, name) is not None:
+                raise InputError(f"`{name}` must be an axis or a value, got both; leave out one.")
+
+    def _check_signature(self) -> None:
+        try:
+            signature = inspect.signature(self.build)
+        except (TypeError, ValueError):  # a compiled callable: it will say so itself
+            return
+        names = [n for n in self.parameter_names if n not in SOLVER_AXES]
+        if self.samples is not None:
+            names.append("rng")
+        try:
+            signature.bind(**dict.fromkeys(names))
+        except TypeError as error:
+            raise InputError(
+                f"`build` must take the arguments ({', '.join(names)}): every axis by name"
+                f"{', and `rng` since there are samples' if self.samples is not None else ''}; got "
+                f"build{signature} ({error})."
+            ) from None
+
+    # -- points ----------------------------------------------------------------------------------
+
+    @cached_property
+    def grid(self) -> Grid:
+        return Grid(dimensions(self.over), self.samples)
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        return tuple(name for d in self.grid.dimensions for name, _ in d.axes)
+
+    def point(self, index: Index) -> Point:
+        """Build one point; whatever `build` raises comes through."""
+        parameters = self.grid.parameters(index)
+        solver = {n: parameters.pop(n, getattr(self, n)) for n in SOLVER_AXES}
+        sample = self.grid.sample(index)
+        if sample is not None:
+            parameters["rng"] = sample_rng(self.seed, sample)
+        built = self.build(**parameters)
+        if not isinstance(built, tuple) or len(built) != 2:
+            raise checks.refuse("build", "a function that returns (Problem, rho0)", built)
+        return Point(built[0], built[1], **solver)
+
+    # -- identity --------------------------------------------------------------------------------
+
+    @cached_property
+    def specification(self) -> dict[str, Any]:
+        """Everything but the extents, as plain data."""
+        return {
+            "axes": [
+                {
+                    "dimension": d.name,
+                    "names": [n for n, _ in d.axes],
+                    "units": [a.unit for _, a in d.axes],
+                    "kinds": [a.labels.dtype.kind for _, a in d.axes],
+                }
+                for d in self.grid.dimensions
+            ],
+            "samples": self.samples is not None,
+            "seed": self.seed,
+            "times": {
+                "unit": self.times.unit,
+                "number": len(self.times),
+                "first": self.times.values[0],
+                "last": self.times.values[-1],
+                "digest": digest_of_bytes(np.array(self.times.values, dtype=np.float64).tobytes()),
+            },
+            "depth": repr(self.depth),
+            "expansion": repr(self.expansion),
+            "tol": self.tol,
+            "method": self.method,
+            "observables": {
+                n: repr(o) if isinstance(o, InteractionEnergy) else digest_of_bytes(o.tobytes())
+                for n, o in (self.observables or {}).items()
+            },
+            "save": list(self.save or ()),
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the specification; two sweeps of one digest may share a store."""
+        return digest_of_bytes(json.dumps(self.specification, sort_keys=True).encode())
+
+    # -- action ----------------------------------------------------------------------------------
+
+    def plan(self, store: str | Path | None = None, *, workers: int | None = None) -> SweepPlan:
+        """What the sweep needs: points, ADOs, memory, tasks, seconds, bytes of the store.
+
+        Parameters
+        ----------
+        store : where it would go; what is there already is left out.
+        workers : how many share the work; default: one a core of this machine.
+
+        Raises
+        ------
+        TooLarge : if a point cannot fit in a worker's memory, or the store on its disk.
+        """
+        from heomdask.ensemble.plan import make_plan
+
+        return make_plan(self, None if store is None else Path(store), workers)
+
+    def run(
+        self, store: str | Path, *, client: Client | Runner | None = None, progress: bool = True
+    ) -> xarray.Dataset:
+        """Compute all points that the store lacks. Run it again to resume or to extend.
+
+        Parameters
+        ----------
+        store : folder of the zarr store; created, resumed, or extended by new values and samples.
+        client : a Dask client; a runner such as `SerialRunner()`; or None, for one single-threaded
+            worker process on every core of this machine.
+        progress : show a progress bar.
+
+        Returns
+        -------
+        The dataset on the store, sorted by its axes, loaded on use.
+        """
+        from heomdask.ensemble.session import run
+
+        return run(self, Path(store), client, progress)
+
+
+def digest_of_bytes(data: bytes) -> str:
+    """A short name of some bytes."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _times(value: Any) -> Axis:
+    if not isinstance(value, Axis):
+        value = axis(value) if isinstance(value, Iterable) else value
+    if not isinstance(value, Axis):
+        raise checks.refuse("times", "an ascending list of times", value)
+    checks.times("times", value.values)
+    internal: NDArray[np.float64] = checks.times("times", value.internal)
+    floats = tuple(float(v) for v in value.values)
+    return Axis(floats, value.unit, tuple(internal.tolist()))
+
+
+def _observables(value: Any, grid: Grid) -> dict[str, Observable]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise checks.refuse("observables", "a mapping from names to operators", value)
+    taken = RESERVED | {"n_ado", "applications", "seconds"} | set(grid.names)
+    taken |= {name for d in grid.dimensions for name, _ in d.axes}
+    found: dict[str, Observable] = {}
+    for name, operator in value.items():
+        if not isinstance(name, str) or not name or "/" in name or name.startswith((".", "__")):
+            raise checks.refuse("observables", "a mapping whose keys are names", name)
+        if name in taken:
+            raise InputError(
+                f"`observables` must not use the name {name!r}, which the store needs for an axis "
+                "or a variable of its own; rename it."
+            )
+        if isinstance(operator, InteractionEnergy):
+            found[name] = operator
+        else:
+            found[name] = checks.square_matrix(f"observables[{name!r}]", operator)
+    return found
+
+
+def _save(value: Any, has_observables: bool) -> tuple[str, ...]:
+    if value is None:
+        return ("observables",) if has_observables else ("rho",)
+    words = (value,) if isinstance(value, str) else tuple(value)
+    for word in words:
+        checks.choice("save", word, SAVE)
+    if "rho" not in words and not has_observables:
+        raise InputError(
+            '`save` must keep something, got "observables" without any; give `observables`, or '
+            'save "rho".'
+        )
+    return tuple(w for w in SAVE if w in words)

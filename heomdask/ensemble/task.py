@@ -1,0 +1,272 @@
+"""What a worker does with a list of whole shards.
+
+Takes: `Work` (sweep, store, what is asked for) and shards.
+Gives: committed shards, and a small `Report`; never an array.
+Next file: `driver.py`, which hands out the tasks.
+
+Build the missing points; put those that share a hierarchy into batches that fit in memory; solve;
+commit a shard as soon as its last point is there. A point that fails is recorded and stops nothing.
+A task may run twice without harm: it finds committed points in `status` and leaves them alone.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heomdask import memory
+from heomdask.ensemble import shards as shards_
+from heomdask.ensemble.grid import Match
+from heomdask.ensemble.sweep import Point, Sweep
+from heomdask.errors import InputError, StoreError
+from heomdask.outcome import Outcome
+from heomdask.preparation import Prepared, prepare
+from heomdask.results.chunks import Files, Shard
+from heomdask.results.solution import BatchResult
+from heomdask.results.store import record_failures
+from heomdask.solve import run_batch
+
+MOST_MEMBERS = 64  # of a batch; more gain nothing and commit later
+VECTORS = 12  # states of the hierarchy that a solver holds at once, links included
+REAL_TO = 1e-10  # imaginary parts of real observables, relative to their size
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """Everything that tasks share; small, and pickled once a worker."""
+
+    sweep: Sweep
+    match: Match
+    files: Files
+    extents: tuple[int, ...]
+
+    def missing(self, shard: Shard, status: NDArray[np.uint8]) -> list[Shard]:
+        """Places of a shard that are asked for and pending."""
+        first = [s * n for s, n in zip(shard, self.files.shard, strict=True)]
+        found = []
+        for place in shards_.places(shard, self.files.shard, self.extents):
+            local = tuple(p - f for p, f in zip(place, first, strict=True))
+            if status[local] == Outcome.PENDING and self.match.wanted(place) is not None:
+                found.append(place)
+        return found
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a task did."""
+
+    points: int
+    failed: int
+    seconds: float
+
+
+@dataclass(eq=False)
+class _OpenShard:
+    """A shard being filled: full chunks of every variable, and how many points it waits for."""
+
+    shard: Shard
+    values: dict[str, NDArray[Any]]
+    waiting: int
+    failures: dict[Shard, tuple[str, str]] = field(default_factory=dict)
+
+    def local(self, place: Shard, shape: Sequence[int]) -> Shard:
+        return tuple(p - s * n for p, s, n in zip(place, self.shard, shape, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """One point to be computed."""
+
+    owner: _OpenShard
+    place: Shard
+    point: Point
+    prepared: Prepared
+
+    @property
+    def group(self) -> Hashable:
+        """Jobs of one group may share a batch."""
+        return (self.prepared.key, self.point.tol)
+
+
+def run_task(work: Work, shards: Sequence[Shard]) -> Report:
+    """Compute and commit what the shards lack."""
+    started = time.perf_counter()
+    writer = _Writer(work)
+    groups: dict[Hashable, list[_Job]] = {}
+    for shard in shards:
+        owner = writer.open(shard)
+        places = work.missing(shard, owner.values["status"])
+        owner.waiting = len(places)
+        for place in places:
+            job = _job(work, writer, owner, place)
+            if job is not None:
+                groups.setdefault(job.group, []).append(job)
+    for jobs in groups.values():
+        for batch in _batches(jobs):
+            _solve(work, writer, batch)
+    return Report(writer.points, writer.failed, time.perf_counter() - started)
+
+
+def fail_shard(work: Work, shard: Shard, reason: str) -> Report:
+    """Record all that a shard lacks as failed; for shards whose workers keep dying."""
+    writer = _Writer(work)
+    owner = writer.open(shard)
+    places = work.missing(shard, owner.values["status"])
+    owner.waiting = len(places)
+    for place in places:
+        writer.fail(owner, place, reason, reason)
+    return Report(writer.points, writer.failed, 0.0)
+
+
+class _Writer:
+    """Collects points into shards and commits each shard once it is complete."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.files = work.files
+        self.points = 0
+        self.failed = 0
+
+    def open(self, shard: Shard) -> _OpenShard:
+        """A shard as it stands: blank, or what an earlier run committed."""
+        status = self.files.read("status", shard)
+        known = bool(status.any())
+        values = {
+            v.name: self.files.read(v.name, shard) if known else self.files.blank(v)
+            for v in self.files.variables
+        }
+        return _OpenShard(shard, {**values, "status": status}, 0)
+
+    def put(
+        self, owner: _OpenShard, place: Shard, values: dict[str, Any], outcome: Outcome
+    ) -> None:
+        """One point's values."""
+        local = owner.local(place, self.files.shard)
+        for name, value in values.items():
+            owner.values[name][local] = value
+        owner.values["status"][local] = outcome
+        self.points += 1
+        owner.waiting -= 1
+        if owner.waiting == 0:
+            if owner.failures:
+                record_failures(self.files.path, owner.failures)
+            self.files.commit(owner.shard, owner.values)
+            owner.values = {}
+
+    def fail(self, owner: _OpenShard, place: Shard, error: str, trace: str) -> None:
+        """One point's failure."""
+        self.failed += 1
+        owner.failures[place] = (error, trace)
+        self.put(owner, place, {}, Outcome.FAILED)
+
+    def caught(self, owner: _OpenShard, place: Shard, error: Exception) -> None:
+        """One point's failure, from what it raised."""
+        asked = self.work.match.wanted(place)
+        where = "" if asked is None else self.work.sweep.grid.describe(asked)
+        text = f"{type(error).__name__}: {error} (at {where})"
+        self.fail(owner, place, text, "".join(traceback.format_exception(error)))
+
+
+def _job(work: Work, writer: _Writer, owner: _OpenShard, place: Shard) -> _Job | None:
+    """Build and prepare one point; None if that failed (and is recorded)."""
+    asked = work.match.wanted(place)
+    assert asked is not None
+    try:
+        point = work.sweep.point(asked)
+        times = np.array(work.sweep.times.internal)
+        prepared = prepare(point.problem, depth=point.depth, expansion=point.expansion, times=times)
+    except Exception as error:
+        writer.caught(owner, place, error)
+        return None
+    return _Job(owner, place, point, prepared)
+
+
+def member_nbytes(prepared: Prepared) -> int:
+    """Bytes that one more member of a batch takes, about."""
+    d = int(prepared.problem.d)
+    return VECTORS * 16 * d * d * int(prepared.index_set.n_ado)
+
+
+def _batches(jobs: list[_Job]) -> Iterator[list[_Job]]:
+    """Slices of a group that fit into half of what is free (a point alone is tried anyhow)."""
+    room = memory.available() // 2
+    members = int(np.clip(room // member_nbytes(jobs[0].prepared), 1, MOST_MEMBERS))
+    for first in range(0, len(jobs), members):
+        yield jobs[first : first + members]
+
+
+def _solve(work: Work, writer: _Writer, batch: list[_Job]) -> None:
+    """Solve a batch; if that raises, each member alone, so that only the culprit fails."""
+    started = time.perf_counter()
+    sweep = work.sweep
+    try:
+        result = run_batch(
+            [j.prepared for j in batch],
+            [j.point.rho0 for j in batch],
+            np.array(sweep.times.internal),
+            tol=batch[0].point.tol,
+            observables=sweep.observables,
+            save=tuple(sweep.save or ()),
+            method=sweep.method,
+            backend=sweep.backend,
+            threads=1,
+        )
+    except StoreError:
+        raise
+    except Exception as error:
+        if len(batch) == 1:
+            writer.caught(batch[0].owner, batch[0].place, error)
+            return
+        for job in batch:
+            _solve(work, writer, [job])
+        return
+    seconds = (time.perf_counter() - started) / len(batch)
+    for m, job in enumerate(batch):
+        try:
+            values = _values(writer.files, result, m, seconds)
+        except InputError as error:
+            writer.caught(job.owner, job.place, error)
+            continue
+        writer.put(job.owner, job.place, values, result.outcomes[m])
+
+
+def _values(files: Files, result: BatchResult, m: int, seconds: float) -> dict[str, Any]:
+    """One member's values by the store's variables."""
+    stats = {**result.stats[m], "seconds": seconds}
+    found: dict[str, Any] = {}
+    for variable in files.variables:
+        name = variable.name
+        if name == "status":
+            continue
+        if name == "rho" and result.rho is not None:
+            value: Any = result.rho[m]
+        elif name in result.observables:
+            value = result.observables[name][m]
+        else:
+            value = float(stats.get(name, np.nan))
+        if np.shape(value) != variable.shape:
+            raise InputError(
+                f"`build` must return problems of one size, got {name} of shape {np.shape(value)} "
+                f"where the store has {variable.shape}; use one store for each size."
+            )
+        found[name] = _as_stored(name, value, variable.dtype)
+    return found
+
+
+def _as_stored(name: str, value: Any, dtype: str) -> Any:
+    """Complex values for a real variable only if their imaginary parts are rounding."""
+    if dtype == "float64" and np.iscomplexobj(value):
+        size = np.max(np.abs(value), initial=0.0)
+        if np.max(np.abs(value.imag), initial=0.0) > REAL_TO * max(size, 1.0):
+            raise InputError(
+                f"`build` must return Hermitian initial states like those at the first points, got "
+                f"one where the observable {name!r} is complex; use another store for it."
+            )
+        return value.real
+    return value

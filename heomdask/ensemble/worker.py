@@ -1,0 +1,51 @@
+"""The part that lives in a Dask worker process.
+
+Takes: pickled `Work`, once a worker.
+Gives: `WorkPlugin`, which keeps it there, and `run_on_worker`, the function of every task.
+Next file: `task.py`, which that function calls.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import TYPE_CHECKING, Any
+
+from distributed import get_worker
+from distributed.diagnostics.plugin import WorkerPlugin
+from threadpoolctl import threadpool_limits
+
+if TYPE_CHECKING:
+    from heomdask.ensemble.runner import Task
+    from heomdask.ensemble.task import Report, Work
+
+
+class WorkPlugin(WorkerPlugin):
+    """Keeps the shared part of a sweep's tasks; unpickled in the first task that needs it."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+
+    def setup(self, worker: Any) -> None:
+        self._lock = threading.Lock()
+        self._work: Work | None = None
+
+    @property
+    def work(self) -> Work:
+        """The sweep, its store and what is asked for."""
+        with self._lock:
+            if self._work is None:
+                self._work = pickle.loads(self._payload)
+            return self._work
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_payload": self._payload}
+
+
+def run_on_worker(name: str, task: Task) -> Report:
+    """Compute a task of the sweep whose plugin has that name, with one thread."""
+    from heomdask.ensemble.task import run_task
+
+    plugin: Any = get_worker().plugins[name]
+    with threadpool_limits(limits=1):
+        return run_task(plugin.work, task)

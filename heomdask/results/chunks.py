@@ -1,0 +1,141 @@
+"""The chunk files of a store: how a worker reads and commits a shard.
+
+Takes: the folder of a store and what its variables look like.
+Gives: `Files`, which reads and atomically replaces one chunk of one variable.
+Next file: `store.py`, which creates and extends the zarr arrays around these files.
+
+A chunk is a plain little-endian array in zarr's default layout (``<variable>/c/0/1/2``, codec
+"bytes", no compression: density matrices do not compress). Writing it without the zarr library
+costs 0.1 ms instead of 3 ms and gives what resuming stands on: a file is there as a whole or not at
+all, whenever the process is killed. A test holds both ways equal.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heomdask.errors import StoreError
+
+Shard = tuple[int, ...]  # which block of points, one number a dimension
+PARTIAL = ".partial"
+MISSING = {"f": np.nan, "c": complex(np.nan, np.nan), "u": 0, "i": 0}  # by kind of dtype
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One array of a store; its leading dimensions are those of the points.
+
+    Attributes
+    ----------
+    name : of the array.
+    dtype : "float64", "complex128" or "uint8".
+    tail : (name, length) of the dimensions of one point's value, such as (("time", 101),).
+    attrs : what is said about it in the store.
+    """
+
+    name: str
+    dtype: str
+    tail: tuple[tuple[str, int], ...] = ()
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one point's value."""
+        return tuple(length for _, length in self.tail)
+
+    @property
+    def missing(self) -> Any:
+        """What unwritten points hold: NaN, never zero (0, pending, for `status`)."""
+        return MISSING[np.dtype(self.dtype).kind]
+
+    @property
+    def point_nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Files:
+    """The chunk files of one store.
+
+    Attributes
+    ----------
+    path : the store's folder.
+    shard : points of a shard along each dimension.
+    variables : all arrays that shards consist of, `status` last: it is written after the data.
+    """
+
+    path: str
+    shard: tuple[int, ...]
+    variables: tuple[Variable, ...]
+
+    def variable(self, name: str) -> Variable:
+        return next(v for v in self.variables if v.name == name)
+
+    def blank(self, variable: Variable) -> NDArray[Any]:
+        """A shard of which nothing is known yet."""
+        return np.full((*self.shard, *variable.shape), variable.missing, dtype=variable.dtype)
+
+    def file(self, name: str, shard: Shard) -> Path:
+        tail = "/".join(map(str, shard + (0,) * len(self.variable(name).tail)))
+        return Path(self.path, name, "c", tail)
+
+    def read(self, name: str, shard: Shard) -> NDArray[Any]:
+        """A shard's values (writable), blank where the file is missing."""
+        variable = self.variable(name)
+        shape = (*self.shard, *variable.shape)
+        file = self.file(name, shard)
+        try:
+            raw = file.read_bytes()
+        except FileNotFoundError:
+            return self.blank(variable)
+        dtype = np.dtype(variable.dtype).newbyteorder("<")
+        if len(raw) != dtype.itemsize * int(np.prod(shape, dtype=np.int64)):
+            raise StoreError(
+                f"{file} has {len(raw)} bytes, not those of {shape} {variable.dtype}: the file is "
+                "damaged; delete it together with the same shard of `status`, and run again."
+            )
+        return np.frombuffer(raw, dtype).astype(variable.dtype).reshape(shape)
+
+    def commit(self, shard: Shard, values: Mapping[str, NDArray[Any]]) -> None:
+        """Replace a shard: every variable's file as a whole, `status` after all others."""
+        for variable in self.variables:
+            dtype = np.dtype(variable.dtype).newbyteorder("<")
+            data = np.ascontiguousarray(values[variable.name], dtype=dtype)
+            replace(self.file(variable.name, shard), data.tobytes())
+
+
+def replace(file: Path, data: bytes) -> None:
+    """Write a file so that others see the old one or the new one, never a part."""
+    partial = file.with_name(f"{file.name}.{uuid.uuid4().hex}{PARTIAL}")
+    try:
+        try:
+            partial.write_bytes(data)
+        except FileNotFoundError:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_bytes(data)
+        partial.replace(file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise StoreError(
+            f"the store cannot be written: {error}. Free space, or mend the permissions, and run "
+            "again: what is committed stays."
+        ) from error
+
+
+def sweep_leftovers(path: Path) -> int:
+    """Delete the half-written files of killed processes; how many there were."""
+    count = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            if name.endswith(PARTIAL):
+                Path(folder, name).unlink(missing_ok=True)
+                count += 1
+    return count

@@ -1,0 +1,153 @@
+"""The store of a sweep as a labelled dataset.
+
+Takes: a store, also while it is being filled.
+Gives: `open`, an `xarray.Dataset` sorted by its axes, and `mean`, statistics that skip missing
+    points and say how many there were; `failures`, what went wrong where.
+Next file: none in this folder; `../ensemble/` fills stores.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from heomdask import checks
+from heomdask.errors import HeomdaskWarning, InputError, StoreError
+from heomdask.outcome import Outcome
+from heomdask.results.store import TEXTS
+
+if TYPE_CHECKING:
+    import xarray
+
+PER_POINT = ("status", "n_ado", "applications", "seconds", *TEXTS)
+
+
+def open(store: str | Path) -> xarray.Dataset:
+    """A store as a dataset, loaded on use, every axis ascending.
+
+    Parameters
+    ----------
+    store : the folder that `Sweep.run` filled or is filling.
+
+    Returns
+    -------
+    Variables with the sweep's dimensions, then `sample`, then `time` (then `i`, `j`); points that
+    are not there yet are NaN, and `status` says why. The axes' values stand as the user wrote
+    them, their unit in ``attrs["units"]``.
+    """
+    import xarray
+
+    path = Path(store)
+    try:
+        dataset: xarray.Dataset = xarray.open_zarr(str(path), consolidated=False, chunks=None)
+    except Exception as error:
+        raise StoreError(
+            f"`store` must be the folder of a heomdask store, got {path}: {error}"
+        ) from error
+    if "heomdask_store" not in dataset.attrs:
+        raise StoreError(f"`store` must be a heomdask store, got {path}, of another program.")
+    axes = dataset.attrs["specification"]["axes"]
+    names = [name for a in axes for name in a["names"]]
+    dataset = dataset.set_coords([n for n in names if n not in dataset.coords])
+    for a in axes:
+        keys = [dataset[n] for n in a["names"]]
+        if a["dimension"] != "point" and all(k.dtype.kind in "if" for k in keys):
+            order = np.lexsort([k.values for k in reversed(keys)])
+            if not np.array_equal(order, np.arange(len(order))):
+                dataset = dataset.isel({a["dimension"]: order})
+    return dataset
+
+
+def failures(store: str | Path) -> Iterator[tuple[str, str]]:
+    """Failed points: where (axis values in words) and the error's text."""
+    dataset = open(store)
+    failed = np.argwhere(dataset["status"].values == Outcome.FAILED)
+    dims = dataset["status"].dims
+    for index in failed:
+        point = dataset.isel(dict(zip(dims, index.tolist(), strict=True)))
+        words = [_words(point, name) for name, c in point.coords.items() if c.ndim == 0]
+        if "point" in dims:
+            words.insert(0, f"point {index[dims.index('point')]}")
+        yield ", ".join(words), str(point["error"].values)
+
+
+def _words(point: xarray.Dataset, name: Hashable) -> str:
+    unit = point[name].attrs.get("units", "")
+    return f"{name} = {point[name].values} {unit}".rstrip()
+
+
+def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) -> xarray.Dataset:
+    """Mean and standard error over a dimension, of the points that are done.
+
+    Parameters
+    ----------
+    dataset : from `open` or `Sweep.run`, or a part of it.
+    over : the dimension: "sample", "point", or an axis.
+    weights : one number a point along `over` (a quadrature, say); default equal.
+
+    Returns
+    -------
+    For every variable its mean, and ``<name>_error``, the standard error of that mean (only for
+    equal weights; of complex variables that of real and imaginary part as one complex number);
+    `count`, how many points went into it. Points that are pending, failed, unstable or not
+    converged are left out, the weights of the others scaled up, and a warning says how many; where
+    none is left the mean is NaN.
+    """
+    if over not in dataset["status"].dims:
+        dims = ", ".join(repr(str(d)) for d in dataset["status"].dims)
+        raise checks.refuse("over", f"one of the dimensions {dims}", over)
+    good = dataset["status"] == int(Outcome.DONE)
+    count = good.sum(over)
+    total = dataset.sizes[over]
+    missing = int((total - count).sum())
+    if missing:
+        fewest = int(count.min())
+        warnings.warn(
+            f"the mean over {over!r} leaves out {missing} of {good.size} points that are not done "
+            f"(at least {fewest} of {total} used at each place); see `status`.",
+            HeomdaskWarning,
+            stacklevel=2,
+        )
+    share = good.astype(float)
+    if weights is not None:
+        share = share * _weights(weights, dataset, over)
+    share = share / share.sum(over).where(count > 0)
+    result = dataset[[]].drop_dims(over, errors="ignore")
+    for name, values in dataset.data_vars.items():
+        if name in PER_POINT or over not in values.dims:
+            continue
+        clean = values.where(good, 0)
+        center = (clean * share).sum(over).where(count > 0)
+        result[name] = center.assign_attrs(values.attrs)
+        if weights is None:
+            result[f"{name}_error"] = _standard_error(values, center, good, count, over)
+    result["count"] = count.assign_attrs(long_name=f"points along {over} that are done")
+    return result
+
+
+def _weights(weights: Any, dataset: xarray.Dataset, over: str) -> Any:
+    import xarray
+
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != (dataset.sizes[over],) or not np.all(np.isfinite(array)):
+        raise InputError(
+            f"`weights` must be {dataset.sizes[over]} finite numbers, one a point along {over!r}, "
+            f"got the shape {array.shape}."
+        )
+    return xarray.DataArray(array, dims=over)
+
+
+def _standard_error(values: Any, center: Any, good: Any, count: Any, over: str) -> Any:
+    """sqrt(sum |x - mean|^2 / (n (n - 1))), for real and imaginary part; NaN for n < 2."""
+
+    def one(part: Any, middle: Any) -> Any:
+        squares = ((part - middle).where(good, 0) ** 2).sum(over)
+        return np.sqrt(squares / (count * (count - 1)).where(count > 1))
+
+    if values.dtype.kind != "c":
+        return one(values, center)
+    return one(values.real, center.real) + 1j * one(values.imag, center.imag)

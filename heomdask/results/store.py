@@ -1,0 +1,307 @@
+"""The zarr store of a sweep: created, opened, extended, resumed.
+
+Takes: a `Layout` (dimensions with their coordinates, variables, shard shape, attributes).
+Gives: `Store`, the arrays on disk, and `failures`, the side record of what went wrong.
+Next file: `dataset.py`, the store as a labelled dataset.
+
+zarr format 3, no consolidated metadata, fill value NaN. Only the driver changes metadata; workers
+replace whole chunk files (`chunks.py`). The committed extents stand in the attributes and are
+written last when the store grows, so a store whose growth was interrupted is healed on opening.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heomdask.errors import StoreError
+from heomdask.outcome import Outcome
+from heomdask.results.chunks import PARTIAL, Files, Shard, Variable, sweep_leftovers
+
+if TYPE_CHECKING:
+    import zarr
+
+FORMAT = 1
+TEXTS = ("error", "traceback")  # strings per point; written only where a point failed
+_NO_CODEC: dict[str, Any] = {"compressors": None, "filters": None}
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One array of axis values: its dimension, its values as written, their unit."""
+
+    name: str
+    dimension: str
+    values: NDArray[Any]
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All that is needed to create a store.
+
+    Attributes
+    ----------
+    dimensions : names of the points' dimensions, in order.
+    extents : their lengths.
+    coordinates : of the points' dimensions, and of the variables' own (`time`).
+    variables : in the order in which a shard is written, `status` last.
+    shard : points of a shard along each dimension.
+    attrs : of the group: the specification, its digest, ...
+    """
+
+    dimensions: tuple[str, ...]
+    extents: tuple[int, ...]
+    coordinates: tuple[Coordinate, ...]
+    variables: tuple[Variable, ...]
+    shard: tuple[int, ...]
+    attrs: Mapping[str, Any]
+
+
+def status_variable() -> Variable:
+    """`status`: one code of `Outcome` a point."""
+    attrs = {
+        "long_name": "outcome of the point",
+        "flag_values": [int(o) for o in Outcome],
+        "flag_meanings": " ".join(o.name.lower() for o in Outcome),
+    }
+    return Variable("status", "uint8", (), attrs)
+
+
+class Store:
+    """A store on disk, as the driver sees it."""
+
+    def __init__(self, path: Path, group: zarr.Group) -> None:
+        self.path = path
+        self.group = group
+        self.attrs: dict[str, Any] = dict(group.attrs)
+        self.dimensions: tuple[str, ...] = tuple(self.attrs["dimensions"])
+        self.extents: tuple[int, ...] = tuple(self.attrs["extents"])
+        shard: tuple[int, ...] = tuple(self.attrs["shard"])
+        names = self.attrs["variables"]
+        self.files = Files(str(path), shard, tuple(self._variable(n, shard) for n in names))
+
+    # -- opening ---------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, path: Path, layout: Layout) -> Store:
+        """A new store; it appears under its name only when it is whole."""
+        import zarr
+
+        attrs = {
+            "heomdask_store": FORMAT,
+            **layout.attrs,
+            "dimensions": list(layout.dimensions),
+            "extents": list(layout.extents),
+            "shard": list(layout.shard),
+            "variables": [v.name for v in layout.variables],
+        }
+        partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            group = zarr.create_group(str(partial), attributes=attrs)
+            for variable in layout.variables:
+                _create_array(group, layout, variable)
+            for name in TEXTS:
+                group.create_array(
+                    name, shape=layout.extents, chunks=layout.shard, dtype="string",
+                    fill_value="", dimension_names=layout.dimensions, **_NO_CODEC,
+                )  # fmt: skip
+            for coordinate in layout.coordinates:
+                _create_coordinate(group, coordinate)
+            partial.rename(path)
+        except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise unwritable(path, error) from error
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path) -> Store:
+        """An existing store of this package; anything else is refused."""
+        import zarr
+
+        try:
+            group = zarr.open_group(str(path), mode="r+", use_consolidated=False)
+        except Exception as error:
+            raise StoreError(
+                f"`store` must be a heomdask store or a path where nothing is yet, got {path}, "
+                f"which is no zarr group ({error}); choose another path."
+            ) from error
+        found = group.attrs.get("heomdask_store")
+        if found is None:
+            raise StoreError(
+                f"`store` must be a heomdask store, got {path}, a zarr group that another program "
+                "wrote; choose another path."
+            )
+        if found != FORMAT:
+            raise StoreError(
+                f"`store` must have format {FORMAT} for this version of heomdask, got {path} with "
+                f"format {found}; use the version that made it."
+            )
+        return cls(path, group)
+
+    def _array(self, name: str) -> zarr.Array[Any]:
+        import zarr
+
+        array = self.group.get(name)
+        if not isinstance(array, zarr.Array):
+            raise StoreError(f"the store {self.path} is damaged: its array {name!r} is missing.")
+        return array
+
+    def _variable(self, name: str, shard: tuple[int, ...]) -> Variable:
+        """What an array is, after a check that a shard is one chunk of it."""
+        array = self._array(name)
+        tail_names = (array.metadata.dimension_names or ())[len(shard) :]  # type: ignore[union-attr]
+        tail = tuple(zip(map(str, tail_names), array.shape[len(shard) :], strict=True))
+        if array.chunks != (*shard, *array.shape[len(shard) :]) or array.compressors:
+            raise StoreError(
+                f"the store {self.path} is damaged: {name!r} has chunks {array.chunks} where a "
+                f"shard is {shard}; two writers in one chunk would lose points. Use another store."
+            )
+        return Variable(name, str(array.dtype), tail, dict(array.attrs))
+
+    # -- use -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def driving(self) -> Iterator[None]:
+        """Hold the store as its only driver; leftovers of killed ones are swept away."""
+        lock = os.open(self.path / "status" / "driver.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreError(
+                    f"the store {self.path} is in use by another run; wait for it, or end it."
+                ) from None
+            except OSError:  # a file system without locks: then nothing guards
+                pass
+            sweep_leftovers(self.path)
+            yield
+        finally:
+            os.close(lock)
+
+    def status(self) -> NDArray[np.uint8]:
+        """Codes of `Outcome` on the whole grid."""
+        full = [-(-n // s) * s for n, s in zip(self.extents, self.files.shard, strict=True)]
+        result = np.zeros(full, dtype=np.uint8)
+        for shard in np.ndindex(*(n // s for n, s in zip(full, self.files.shard, strict=True))):
+            if self.files.file("status", shard).exists():
+                block = tuple(
+                    slice(i * s, (i + 1) * s) for i, s in zip(shard, self.files.shard, strict=True)
+                )
+                result[block] = self.files.read("status", shard)
+        return result[tuple(slice(n) for n in self.extents)]
+
+    def labels(self, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        """Values of the coordinates along one dimension, as tuples in the store's order."""
+        columns = [np.asarray(self._array(name)[:]).tolist() for name in names]
+        return list(zip(*columns, strict=True))
+
+    def extend(self, extents: tuple[int, ...], added: tuple[Coordinate, ...]) -> Store:
+        """Append axis values; also heals a store whose growth was interrupted.
+
+        Parameters
+        ----------
+        extents : the new ones, none smaller than before.
+        added : the new values only, for every coordinate that grows.
+        """
+        grown = dict(zip(self.dimensions, extents, strict=True))
+        for name in (*(v.name for v in self.files.variables), *TEXTS):
+            array = self._array(name)
+            shape = (*extents, *array.shape[len(extents) :])
+            if array.shape != shape:
+                array.resize(shape)
+        for coordinate in added:
+            array = self._array(coordinate.name)
+            end = grown[coordinate.dimension]
+            array.resize((end,))
+            array[end - len(coordinate.values) :] = coordinate.values
+        if extents != self.extents:
+            self.group.attrs["extents"] = list(extents)
+        return Store.open(self.path)
+
+    def heal(self) -> Store:
+        """Cut what an interrupted growth left beyond the committed extents."""
+        sizes = dict(zip(self.dimensions, self.extents, strict=True))
+        for name, array in self.group.arrays():
+            dims = array.metadata.dimension_names  # type: ignore[union-attr]
+            if len(dims or ()) == 1 and name not in self.attrs["variables"] and name not in TEXTS:
+                size = sizes.get(str(dims[0]))  # type: ignore[index]
+                if size is not None and array.shape != (size,):
+                    array.resize((size,))
+        return self.extend(self.extents, ())
+
+
+def record_failures(path: str, records: Mapping[Shard, tuple[str, str]]) -> None:
+    """Keep error text and traceback of failed points (index in the store -> texts).
+
+    They lie in chunks like all else, so a shard's owner is their only writer.
+    """
+    import zarr
+
+    group = zarr.open_group(path, mode="r+", use_consolidated=False)
+    for point, texts in records.items():
+        for name, text in zip(TEXTS, texts, strict=True):
+            group[name][point] = text  # type: ignore[index]
+
+
+def unwritable(path: Path, error: Exception) -> StoreError:
+    """The error for a place where no store can be made."""
+    return StoreError(
+        f"`store` must be a place that can be written, got {path} ({error}); choose another path "
+        "or mend the permissions."
+    )
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a place that cannot be written, before any work starts."""
+    folder = path
+    while not folder.exists():
+        folder = folder.parent
+    if path.exists() and not path.is_dir():
+        raise unwritable(path, FileExistsError("there is a file of that name"))
+    if not folder.is_dir():
+        raise unwritable(path, NotADirectoryError(f"{folder} is not a folder"))
+    probe = folder / f"{uuid.uuid4().hex}{PARTIAL}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def _create_array(group: zarr.Group, layout: Layout, variable: Variable) -> None:
+    group.create_array(
+        variable.name,
+        shape=(*layout.extents, *variable.shape),
+        chunks=(*layout.shard, *variable.shape),
+        dtype=variable.dtype,
+        fill_value=variable.missing,
+        dimension_names=(*layout.dimensions, *(name for name, _ in variable.tail)),
+        attributes=dict(variable.attrs),
+        **_NO_CODEC,
+    )
+
+
+def _create_coordinate(group: zarr.Group, coordinate: Coordinate) -> None:
+    text = coordinate.values.dtype.kind == "O"
+    array = group.create_array(
+        coordinate.name,
+        shape=coordinate.values.shape,
+        chunks=(max(1024, len(coordinate.values)),),
+        dtype="string" if text else coordinate.values.dtype,
+        dimension_names=(coordinate.dimension,),
+        attributes={} if coordinate.unit is None else {"units": coordinate.unit},
+        **_NO_CODEC,
+    )
+    array[:] = coordinate.values
