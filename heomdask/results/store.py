@@ -255,6 +255,26 @@ def record_failures(path: str, records: Mapping[Shard, tuple[str, str]]) -> None
             group[name][point] = text  # type: ignore[index]
 
 
+def read_per_grid(store: Store, name: str) -> NDArray[np.float64]:
+    """An array over the grid without its samples, NaN where nothing is known yet."""
+    extents = dict(zip(store.dimensions, store.extents, strict=True))
+    result = np.full([n for d, n in extents.items() if d != "sample"], np.nan)
+    if name in store.group:
+        known = np.asarray(store._array(name)[...])
+        result[tuple(map(slice, known.shape))] = known
+    return result
+
+
+def write_per_grid(
+    store: Store, name: str, values: NDArray[np.float64], attrs: Mapping[str, Any]
+) -> None:
+    """Replace such an array; only the driver writes it."""
+    store.group.create_array(
+        name, data=values, overwrite=True, fill_value=np.nan, attributes=dict(attrs),
+        dimension_names=[d for d in store.dimensions if d != "sample"], **_NO_CODEC,
+    )  # fmt: skip
+
+
 def unwritable(path: Path, error: Exception) -> StoreError:
     """The error for a place where no store can be made."""
     return StoreError(
