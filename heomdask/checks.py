@@ -1,7 +1,8 @@
 """Argument checks: the only place where argument errors are worded.
 
 Takes: an argument's name and value.
-Gives: the value in canonical form, or an `InputError` with the name, what was given, what is allowed.
+Gives: the value in canonical form, or an `InputError` with the name, what was given and what
+is allowed.
 Next file: `units.py`.
 """
 
@@ -115,7 +116,9 @@ def times(name: str, value: Any) -> NDArray[np.float64]:
     except (TypeError, ValueError):
         raise refuse(name, "an ascending list of times", value) from None
     if array.ndim != 1 or array.size == 0:
-        raise InputError(f"`{name}` must be a non-empty list of times, got the shape {array.shape}.")
+        raise InputError(
+            f"`{name}` must be a non-empty list of times, got the shape {array.shape}."
+        )
     if not np.all(np.isfinite(array)):
         raise InputError(f"`{name}` must be finite, got NaN or infinity in it.")
     if np.any(np.diff(array) < 0):
@@ -124,6 +127,13 @@ def times(name: str, value: Any) -> NDArray[np.float64]:
             f"`{name}` must ascend, got {array[at]:g} followed by {array[at + 1]:g}; sort it."
         )
     return array
+
+
+def one_of(name: str, value: object, other: str, other_value: object) -> None:
+    """Exactly one of two arguments is given (is not None)."""
+    if (value is None) == (other_value is None):
+        both = "none" if value is None else "both"
+        raise InputError(f"One of `{name}` and `{other}` must be given, got {both}.")
 
 
 def sequence(name: str, value: Any) -> list[Any]:

@@ -36,7 +36,7 @@ class Bath(Protocol):
 
     @property
     def reorganisation(self) -> float:
-        """lam, in angular frequency."""
+        """Reorganisation energy lam, in angular frequency."""
 
     @property
     def digest(self) -> str:
@@ -70,8 +70,13 @@ class ThermalBath(ABC):
         """Frequencies around which J changes: where the quadrature puts its panels."""
 
     @property
+    def end(self) -> float:
+        """The frequency above which J is zero."""
+        return np.inf
+
+    @property
     def reorganisation(self) -> float:
-        """lam = (1/pi) int_0^inf J(w)/w dw, in angular frequency."""
+        """The reorganisation energy lam = (1/pi) int_0^inf J(w)/w dw, in angular frequency."""
         return self._quadrature.reorganisation
 
     def S(self, w: ArrayLike) -> FloatArray:
@@ -86,8 +91,11 @@ class ThermalBath(ABC):
             return np.asarray(-2 * self.J(near) / np.expm1(-near / self.T))
 
     def C(self, t: ArrayLike) -> ComplexArray:
-        """Correlation function, of the shape of `t`; C(-t) = C(t)*. At t = 0 the limit from
-        t > 0 is given; its real part is infinite where the integral diverges (Drude-Lorentz)."""
+        """Correlation function, of the shape of `t`; C(-t) = C(t)*.
+
+        At t = 0 the limit from t > 0 is given; its real part is infinite where the integral
+        diverges (Drude-Lorentz).
+        """
         return self._quadrature.correlation(t)
 
     def g(self, t: ArrayLike) -> ComplexArray:
@@ -101,7 +109,8 @@ class ThermalBath(ABC):
 
     @functools.cached_property
     def _quadrature(self) -> Quadrature:
-        return Quadrature(self.J, self.T, self.frequencies)
+        return Quadrature(self.J, self.T, self.frequencies, self.end)
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if key != "_quadrature"}
+        cached = ("_quadrature", "_interpolant")
+        return {key: value for key, value in vars(self).items() if key not in cached}

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from heomdask import checks
-from heomdask.errors import InputError
 from heomdask.model.bath import FloatArray, ThermalBath
 
 
@@ -51,8 +50,7 @@ class UnderdampedBrownian(ThermalBath):
         alpha: float | None = None,
     ) -> None:
         w0 = checks.real_number("w0", w0, low=0, strict=True)
-        if (lam is None) == (alpha is None):
-            raise InputError("Give one of `lam` and `alpha`, not both and not none.")
+        checks.one_of("lam", lam, "alpha", alpha)
         if lam is None:
             lam = checks.real_number("alpha", alpha, low=0) ** 2 / (2 * w0**2)
         object.__setattr__(self, "lam", checks.real_number("lam", lam, low=0))

@@ -19,8 +19,10 @@ import numpy as np
 
 
 def digest_of(*values: Any) -> str:
-    """64 hexadecimal digits that depend on the content alone, not on identities or order of
-    creation. Functions count by their code, defaults, closure and the globals they name."""
+    """64 hexadecimal digits that depend on the content alone.
+
+    Functions count by their code, defaults, closure and the globals that they name.
+    """
     state = hashlib.sha256()
     for value in values:
         _feed(state, value, frozenset())
@@ -67,8 +69,7 @@ def _parts(value: Any) -> list[Any]:
     if dataclasses.is_dataclass(value):
         return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
     if callable(value) and hasattr(value, "__dict__"):
-        call = getattr(type(value), "__call__", None)
-        return [type(value).__module__, call, vars(value)]
+        return [type(value).__module__, type(value).__call__, vars(value)]
     return [cloudpickle.dumps(value)]
 
 

@@ -53,8 +53,10 @@ class Drive:
         object.__setattr__(self, "is_complex", is_complex)
 
     def hermitian_parts(self) -> list[tuple[str, RealPulse, ComplexArray]]:
-        """(suffix, real function, Hermitian operator): f H1 + h.c. is
-        Re f (H1 + H1^+) + Im f i (H1 - H1^+)."""
+        """(suffix, real function, Hermitian operator) of each part.
+
+        A complex f H1 + h.c. is Re f (H1 + H1^+) + Im f i (H1 - H1^+).
+        """
         if not self.is_complex:
             return [("", RealPart(self.f), self.H1)]
         adjoint = self.H1.conj().T
@@ -135,7 +137,7 @@ class Samples:
         spline = None
         if kind == "cubic":
             if len(grid) < 4:
-                raise InputError(f"`t` must have at least 4 times for kind='cubic', got {len(grid)}.")
+                raise InputError(f"`t` must have at least 4 times for a cubic, got {len(grid)}.")
             spline = scipy.interpolate.CubicSpline(grid, self.values)
         object.__setattr__(self, "_spline", spline)
 
@@ -187,7 +189,8 @@ def _probe(name: str, f: Pulse) -> float | complex:
             f"`{name}` must be a function of one float, the time, but {name}(0.0) "
             f"raised {type(error).__name__}: {error}."
         ) from error
-    number = value.item() if isinstance(value, (np.ndarray, np.generic)) and value.size == 1 else value
+    is_array = isinstance(value, (np.ndarray, np.generic))
+    number = value.item() if is_array and value.size == 1 else value
     if isinstance(number, bool) or not isinstance(number, numbers.Complex):
         raise checks.refuse(name, "a function of time that returns one number", value)
     if not np.isfinite(complex(number)):

@@ -39,8 +39,9 @@ class DrudeLorentz(ThermalBath):
     T: float
 
     def __post_init__(self) -> None:
+        gamma = checks.real_number("gamma", self.gamma, low=0, strict=True)
         object.__setattr__(self, "lam", checks.real_number("lam", self.lam, low=0))
-        object.__setattr__(self, "gamma", checks.real_number("gamma", self.gamma, low=0, strict=True))
+        object.__setattr__(self, "gamma", gamma)
         object.__setattr__(self, "T", checks.real_number("T", self.T, low=0))
 
     def J(self, w: ArrayLike) -> FloatArray:

@@ -113,7 +113,10 @@ class Exponents:
 
     @property
     def reorganisation(self) -> float:
-        """lam = -Im int_0^inf C(t) dt = -Im r^T Gamma^-1 c; a rate of 0 with a real c gives 0."""
+        """The reorganisation energy lam = -Im int_0^inf C(t) dt = -Im r^T Gamma^-1 c.
+
+        A rate of 0 with a real c adds nothing.
+        """
         still = (self.gamma == 0) & (self.c.imag == 0)
         matrix = self.rate_matrix + np.diag(still.astype(float))
         return -float((self.read @ np.linalg.solve(matrix, self.c)).imag)
@@ -130,7 +133,8 @@ class Exponents:
 
     def S(self, w: ArrayLike) -> FloatArray:
         """Power spectrum int C(t) exp(iwt) dt, of the shape of `w`; the terminator is white,
-        2 delta. At an undamped frequency it is infinite."""
+        2 delta. At an undamped frequency it is infinite.
+        """
         w = np.asarray(w, dtype=np.float64)
         shift = 1j * w[..., None, None] * np.eye(self.n_modes)
         forward = np.linalg.solve(self.rate_matrix - shift, self.c[:, None])[..., 0]
@@ -149,13 +153,14 @@ class Exponents:
     def rate_matrix(self) -> ComplexArray:
         """Gamma, (K, K) complex."""
         matrix = np.diag(self.gamma)
-        for k, l, value in self.lateral:
-            matrix[k, l] += value
+        for k, other, value in self.lateral:
+            matrix[k, other] += value
         return matrix
 
     def correlation(self, t: ArrayLike) -> ComplexArray:
         """C(t), complex, of the shape of `t`; C(-t) = C(t)*. The terminator, a delta
-        function at t = 0, is left out."""
+        function at t = 0, is left out.
+        """
         return self._evaluate(t, _decay, power=0)
 
     def lineshape(self, t: ArrayLike) -> ComplexArray:
@@ -228,8 +233,8 @@ def _block_integral(
 def _connected(lateral: Lateral, n: int) -> list[list[int]]:
     """Groups of modes that `lateral` ties together."""
     label = list(range(n))
-    for k, l, _ in lateral:
-        old, new = label[l], label[k]
+    for k, other, _ in lateral:
+        old, new = label[other], label[k]
         label = [new if value == old else value for value in label]
     return [[k for k in range(n) if label[k] == group] for group in dict.fromkeys(label)]
 
@@ -237,13 +242,14 @@ def _connected(lateral: Lateral, n: int) -> list[list[int]]:
 def _checked_lateral(lateral: Sequence[tuple[int, int, float]], n: int) -> Lateral:
     checked = []
     for entry in lateral:
-        k, l, value = entry
-        k, l = checks.whole_number("lateral", k), checks.whole_number("lateral", l)
-        if k >= n or l >= n or k == l:
+        if len(entry) != 3:
+            raise checks.refuse("lateral", "a list of (mode, mode, rate)", entry)
+        k, other = (checks.whole_number("lateral", mode) for mode in entry[:2])
+        if k >= n or other >= n or k == other:
             raise InputError(
-                f"`lateral` must join two different modes below {n}, got the pair ({k}, {l})."
+                f"`lateral` must join two different modes below {n}, got the pair ({k}, {other})."
             )
-        checked.append((k, l, checks.real_number("lateral", value)))
+        checked.append((k, other, checks.real_number("lateral", entry[2])))
     return tuple(checked)
 
 

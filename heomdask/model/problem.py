@@ -102,8 +102,10 @@ class Coupling:
         return len(self.operators[0])
 
     def independent_operators(self) -> list[ComplexArray]:
-        """Q_j = sqrt(r_j) sum_a u_aj Q_a, one for each independent bath, where r_j and u_j are
-        the eigenvalues and eigenvectors of `correlation`."""
+        """Q_j = sqrt(r_j) sum_a u_aj Q_a, one for each independent bath.
+
+        r_j and u_j are the eigenvalues and eigenvectors of `correlation`.
+        """
         if self.correlation is None:
             return [self.operators[0]]
         stack = np.array(self.operators)
@@ -167,7 +169,7 @@ class Problem:
 
     def baths(self) -> list[BathTerm]:
         """The independent baths, correlated ones diagonalised, in the order of `couplings`."""
-        terms = []
+        terms: list[BathTerm] = []
         for coupling in self.couplings:
             f = None if coupling.f is None else real_pulse("f", coupling.f)
             terms.extend(
