@@ -2,9 +2,22 @@
 
 Takes: a bath from `model/` and a method.
 Gives: `Exponents`, and an estimate of their error.
-Next file: `poles.py`, then `rational.py`, `methods.py`, `report.py`.
+Next file: `poles.py`, then `rational.py`, `methods.py`, `aaa.py`, `esprit.py`, `report.py`.
 """
 
+from heomdask.expansion.aaa import AAA
+from heomdask.expansion.esprit import ESPRIT
 from heomdask.expansion.methods import Expansion, Matsubara, Pade, expand
+from heomdask.expansion.report import diagonal_form, expansion_error, spectrum
 
-__all__ = ["Expansion", "Matsubara", "Pade", "expand"]
+__all__ = [
+    "AAA",
+    "ESPRIT",
+    "Expansion",
+    "Matsubara",
+    "Pade",
+    "diagonal_form",
+    "expand",
+    "expansion_error",
+    "spectrum",
+]

@@ -1,0 +1,183 @@
+"""Pure dephasing: the hierarchy of one coherence, solved beside its exact answer.
+
+Takes: a bath as `Exponents`, the eigenvalues q_i and q_j of its Q, times.
+Gives: `exact_coherence`, and `depth_errors`, how far the truncated hierarchy is from it.
+Next file: `estimate.py`, which turns these into a depth and an expansion.
+
+With [H, Q] = 0 an element rho_ij obeys a hierarchy of numbers,
+
+    x_n' = -(n . gamma) x_n - sum_{k != l} Gamma_kl n_k x_{n - e_k + e_l} - delta (q_i - q_j)^2 x_n
+           - i (q_i - q_j) sum_k r_k x_{n + e_k} - i sum_k n_k (c_k q_i - cbar_k q_j) x_{n - e_k}
+
+whose exact solution is x_0(t) = exp(-(q_i - q_j)(q_i g(t) - q_j g*(t))), up to the phase of H.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from heomdask.hierarchy.index_set import index_set
+from heomdask.hierarchy.truncation import Depth
+from heomdask.model.exponents import Exponents
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+STEPS = 48  # times at which a hierarchy is compared with the exact coherence
+LARGEST = 330  # numbers in a scalar hierarchy that is still solved in milliseconds
+_MINOR = 0.1  # modes with less than this part of the strongest one's effect do not set the depth
+_MAX_MODES = 3
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two eigenvalues of a coupling operator, of the coherence between their eigenvectors."""
+
+    qi: float
+    qj: float
+
+    @property
+    def spread(self) -> float:
+        return abs(self.qi - self.qj)
+
+
+Parts = tuple[tuple[Exponents, Pair], ...]  # independent baths that act on one coherence
+
+
+def exact_coherence(g: Complexes, pair: Pair) -> Complexes:
+    """exp(-(q_i - q_j)(q_i g - q_j g*)) for a line-shape function g, of the shape of `g`."""
+    return np.asarray(np.exp(-(pair.qi - pair.qj) * (pair.qi * g - pair.qj * g.conj())))
+
+
+def generator(parts: Parts, depth: int) -> Complexes:
+    """The matrix of the scalar hierarchy, dense; row 0 is the coherence. ADOs are scaled."""
+    n_modes = sum(exponents.n_modes for exponents, _ in parts)
+    ados = index_set(Depth(depth), n_modes)
+    matrix = np.zeros((ados.n_ado, ados.n_ado), dtype=np.complex128)
+    first = 0
+    for exponents, pair in parts:
+        spread = pair.qi - pair.qj
+        scale = np.sqrt(np.maximum(np.abs(exponents.c), np.abs(exponents.cbar)))
+        scale[scale == 0] = 1.0
+        down = (exponents.c * pair.qi - exponents.cbar * pair.qj) / scale
+        matrix[np.diag_indices(ados.n_ado)] -= exponents.delta * spread**2
+        links = []
+        for k in range(exponents.n_modes):
+            links.append((ados.number(first + k), -exponents.gamma[k]))
+            links.append((ados.up(first + k), -1j * spread * exponents.read[k] * scale[k]))
+            links.append((ados.down(first + k), -1j * down[k]))
+        for k, j, value in exponents.lateral:
+            links.append((ados.lateral(first + k, first + j), -value * scale[j] / scale[k]))
+        for pattern, value in links:
+            rows, cols, weights = pattern.entries()
+            matrix[rows, cols] += value * weights
+        first += exponents.n_modes
+    return matrix
+
+
+def coherence(parts: Parts, depth: int, step: float, n: int) -> Complexes:
+    """x_0 at the times 0, step, ..., (n - 1) step of the hierarchy truncated at `depth`."""
+    propagator = scipy.linalg.expm(generator(parts, depth) * step)
+    state = np.zeros(len(propagator), dtype=np.complex128)
+    state[0] = 1.0
+    values = [1.0 + 0j]
+    for _ in range(n - 1):
+        state = propagator @ state
+        values.append(complex(state[0]))
+    return np.array(values)
+
+
+def decisive(parts: Parts) -> Parts:
+    """The few modes (with those that they are linked to) that decide how deep one must go.
+
+    A mode adds about (q_i - q_j)^2 |c| / |gamma|^2 to the exponent; those that add little relative
+    to the strongest are left out, from the hierarchy and from its exact answer alike.
+    """
+    groups = [
+        (float(np.max(_effects(exponents, pair)[group])), at, group)
+        for at, (exponents, pair) in enumerate(parts)
+        for group in _groups(exponents)
+    ]
+    groups.sort(key=lambda entry: entry[0], reverse=True)
+    kept: dict[int, list[int]] = {}
+    for effect, at, group in groups:
+        n_kept = sum(map(len, kept.values()))
+        if n_kept and (effect < _MINOR * groups[0][0] or n_kept + len(group) > _MAX_MODES):
+            break
+        kept[at] = sorted(kept.get(at, []) + group)
+    return tuple((_selected(parts[at][0], modes), parts[at][1]) for at, modes in kept.items())
+
+
+def _effects(exponents: Exponents, pair: Pair) -> Floats:
+    rates = np.maximum(np.abs(exponents.gamma), np.finfo(float).tiny)
+    return np.asarray(pair.spread**2 * np.abs(exponents.c) / rates**2)
+
+
+def _groups(exponents: Exponents) -> list[list[int]]:
+    """Modes that must stay together: linked ones, and conjugate partners."""
+    label = np.arange(exponents.n_modes)
+    pairs = [(k, j) for k, j, _ in exponents.lateral]
+    for k in np.flatnonzero(exponents.gamma.imag > 0):
+        pairs.append((int(k), int(np.argmin(np.abs(exponents.gamma - exponents.gamma[k].conj())))))
+    for k, j in pairs:
+        label[label == label[j]] = label[k]
+    return [[int(k) for k in np.flatnonzero(label == group)] for group in dict.fromkeys(label)]
+
+
+def _selected(exponents: Exponents, modes: list[int]) -> Exponents:
+    """Some of the modes, without the terminator."""
+    number = {k: new for new, k in enumerate(modes)}
+    return Exponents(
+        c=exponents.c[modes],
+        gamma=exponents.gamma[modes],
+        cbar=exponents.cbar[modes],
+        read=exponents.read[modes],
+        lateral=[(number[k], number[j], v) for k, j, v in exponents.lateral if k in number],
+    )
+
+
+class Coherence:
+    """The decisive modes of one coherence, as a key for the cache of its errors."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = decisive(parts)
+        self.key = tuple((exponents.digest, pair) for exponents, pair in self.parts)
+
+    @property
+    def n_modes(self) -> int:
+        return sum(exponents.n_modes for exponents, _ in self.parts)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Coherence) and self.key == other.key
+
+
+@functools.lru_cache(maxsize=8192)
+def depth_error(hierarchy: Coherence, t_end: float, depth: int) -> float:
+    """max over 0 <= t <= t_end of |x_0(t) - exact|, x_0(0) = 1; infinite where it explodes."""
+    if t_end == 0 or hierarchy.n_modes == 0:
+        return 0.0
+    step = t_end / (STEPS - 1)
+    times = step * np.arange(STEPS)
+    exact = np.ones(STEPS, dtype=np.complex128)
+    for exponents, pair in hierarchy.parts:
+        exact = exact * exact_coherence(exponents.lineshape(times), pair)
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.abs(coherence(hierarchy.parts, depth, step, STEPS) - exact)
+    return float(np.max(np.where(np.isfinite(error), error, np.inf)))
+
+
+def deepest(hierarchy: Coherence) -> int:
+    """The largest depth at which the scalar hierarchy is still small."""
+    depth = 0
+    while hierarchy.n_modes and math.comb(hierarchy.n_modes + depth + 1, depth + 1) <= LARGEST:
+        depth += 1
+    return depth

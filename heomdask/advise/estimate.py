@@ -1,0 +1,286 @@
+"""Which depth and which expansion: an estimate from the point alone, in milliseconds.
+
+Takes: a `Problem`, its output times, and the error aimed at.
+Gives: `Advice`.
+Next file: `../preparation.py`, which uses it for depth="auto" and expansion="auto".
+
+Every pair of eigenvectors of the coupling operators makes a coherence; the one that its baths
+dephase most is taken, and of its rho_ij <= 1/2 the error is
+
+    of the expansion   max |Delta g(t)| (q_i - q_j)^2 / 2,   summed over the baths
+    of the depth       max |x_0(t) - exact| / 2              from the scalar hierarchy
+
+Baths of one kind on several operators act as one, along the difference of their eigenvalues: that
+is exact. Operators that do not commute have no common eigenvectors; their spreads are added.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from heomdask import checks
+from heomdask.advise.dephasing import Coherence, Pair, deepest, depth_error
+from heomdask.errors import InputError
+from heomdask.expansion import AAA, ESPRIT, Expansion, Pade, expand
+from heomdask.hierarchy.truncation import Depth, Truncation, as_truncation
+from heomdask.model.bath import Bath, ThermalBath
+from heomdask.model.brownian import UnderdampedBrownian
+from heomdask.model.drude import DrudeLorentz
+from heomdask.model.exponents import Exponents
+from heomdask.model.problem import BathTerm, Problem
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+HALF = 0.5  # the largest element off the diagonal that a density matrix can have
+_COMMUTE = 1e-9
+_PADES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12)
+_TOLS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5)
+_MODES = (2, 3, 4, 5, 6, 8, 10, 12)
+_TIMES = 24  # at which g(t) is compared
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A depth and an expansion, and what they are estimated to be worth.
+
+    Attributes
+    ----------
+    depth : whole number, or the truncation that was given.
+    expansion : method for the baths that bring none of their own; None where all do.
+    estimated_error : expansion_error + depth_error, of an element of rho.
+    expansion_error, depth_error : its two parts.
+    n_ado : number of ADOs that this takes.
+    error : what was aimed at.
+    """
+
+    depth: int | Truncation
+    expansion: Expansion | None
+    estimated_error: float
+    expansion_error: float
+    depth_error: float
+    n_ado: int
+    error: float
+
+    @property
+    def sufficient(self) -> bool:
+        """Whether the estimate lies within `error`."""
+        return self.estimated_error <= self.error
+
+    def __str__(self) -> str:
+        verdict = (
+            f"estimated error {self.estimated_error:.1e} (asked for: {self.error:.1e}; "
+            f"expansion {self.expansion_error:.1e}, depth {self.depth_error:.1e})"
+        )
+        text = f"depth={self.depth}, expansion={self.expansion}: {self.n_ado:,} ADOs, {verdict}"
+        if not self.sufficient:
+            text += ". This is the best that was found: not enough"
+        return text + ". An estimate from pure dephasing; hd.converge runs the real thing."
+
+
+def advise(
+    problem: Problem,
+    times: ArrayLike,
+    *,
+    error: float = 1e-3,
+    expansion: Any = None,
+    depth: Any = None,
+) -> Advice:
+    """Estimate the depth and the expansion that a problem needs.
+
+    Parameters
+    ----------
+    problem : the physics.
+    times : (T,) output times; the longest matters most.
+    error : largest error of an element of rho that is wanted.
+    expansion : a method to keep, or None or "auto" to have one chosen.
+    depth : a depth or truncation to keep, or None or "auto" to have one chosen.
+    """
+    grid = checks.times("times", times)
+    error = checks.real_number("error", error, low=0, strict=True)
+    span = float(np.max(np.abs(grid - grid[0])))
+    baths = problem.baths()
+    if not baths:
+        return Advice(0, None, 0.0, 0.0, 0.0, 1, error)
+    pairs = _pairs(baths, grid)
+    candidates = _candidates(baths) if expansion in (None, "auto") else [expansion]
+    chosen, off = _expansion(baths, pairs, candidates, span, error)
+    exponents = [_expanded(term, chosen) for term in baths]
+    rates = [float(rate) for e in exponents for rate in e.gamma.real]
+    hierarchy = Coherence(tuple((exponents[at], pair) for at, pair in pairs))
+    if depth in (None, "auto"):
+        aim = max(error - off, error / 2) / HALF
+        level, left = _shallowest(hierarchy, span, aim)
+        truncation: Truncation = Depth(level)
+    else:
+        truncation = as_truncation(depth)
+        level = truncation.bounds(len(rates), rates).largest
+        left = depth_error(hierarchy, span, level)
+    return Advice(
+        depth=level if isinstance(truncation, Depth) else truncation,
+        expansion=chosen,
+        estimated_error=off + HALF * left,
+        expansion_error=off,
+        depth_error=HALF * left,
+        n_ado=truncation.n_ado(len(rates), rates),
+        error=error,
+    )
+
+
+def _shallowest(hierarchy: Coherence, span: float, aim: float) -> tuple[int, float]:
+    """The smallest depth with an error within `aim`, and that error; by doubling and halving."""
+    limit = deepest(hierarchy)
+    low, high = -1, 0
+    while high < limit and depth_error(hierarchy, span, high) > aim:
+        low, high = high, min(2 * high + 1, limit)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if depth_error(hierarchy, span, middle) > aim:
+            low = middle
+        else:
+            high = middle
+    return high, depth_error(hierarchy, span, high)
+
+
+def _expansion(
+    baths: Sequence[BathTerm],
+    pairs: Sequence[tuple[int, Pair]],
+    candidates: Sequence[Expansion | None],
+    span: float,
+    error: float,
+) -> tuple[Expansion | None, float]:
+    """The first candidate with half of the error to spare, or else the best; and its error."""
+    best: tuple[Expansion | None, float] = (candidates[0], math.inf)
+    for method in candidates:
+        off = HALF * sum(
+            pair.spread**2
+            * _lineshape_error(_Keyed.of(baths[at]), _method(baths[at], method), span)
+            for at, pair in pairs
+        )
+        best = min(best, (method, off), key=lambda entry: entry[1])
+        if off <= error / 2:
+            break
+    return best
+
+
+def _candidates(baths: Sequence[BathTerm]) -> list[Expansion | None]:
+    """Methods that can expand every bath that brings none of its own, cheapest first."""
+    open_baths = [
+        term.bath
+        for term in baths
+        if term.expansion is None and not isinstance(term.bath, Exponents)
+    ]
+    if not open_baths:
+        return [None]
+    rational = all(isinstance(b, DrudeLorentz | UnderdampedBrownian) for b in open_baths)
+    if rational and all(b.T for b in open_baths):
+        return [Pade(n) for n in _PADES]
+    if all(isinstance(b, ThermalBath) for b in open_baths):
+        return [AAA(tol) for tol in _TOLS]
+    return [ESPRIT(k) for k in _MODES]
+
+
+@dataclass(frozen=True)
+class _Keyed:
+    """A bath that is equal to every other of the same digest."""
+
+    digest: str
+    bath: Bath = field(compare=False)
+
+    @classmethod
+    def of(cls, term: BathTerm) -> _Keyed:
+        return cls(term.bath.digest, term.bath)
+
+
+def _method(term: BathTerm, method: Expansion | None) -> Expansion | None:
+    return method if term.expansion is None else term.expansion
+
+
+def _expanded(term: BathTerm, method: Expansion | None) -> Exponents:
+    return _exponents(_Keyed.of(term), _method(term, method))
+
+
+@functools.lru_cache(maxsize=1024)
+def _exponents(keyed: _Keyed, method: Expansion | None) -> Exponents:
+    if method is None:
+        if not isinstance(keyed.bath, Exponents):
+            raise InputError(f"`expansion` must be given for {type(keyed.bath).__name__} baths.")
+        return keyed.bath
+    return expand(keyed.bath, method)
+
+
+@functools.lru_cache(maxsize=1024)
+def _lineshape(keyed: _Keyed, span: float) -> Complexes:
+    return np.asarray(keyed.bath.g(np.linspace(0.0, span, _TIMES)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _lineshape_error(keyed: _Keyed, method: Expansion | None, span: float) -> float:
+    """max |Delta g(t)| over 0 <= t <= span."""
+    if isinstance(keyed.bath, Exponents):
+        return 0.0
+    approximate = _exponents(keyed, method).lineshape(np.linspace(0.0, span, _TIMES))
+    return float(np.max(np.abs(approximate - _lineshape(keyed, span))))
+
+
+def _pairs(baths: Sequence[BathTerm], grid: Floats) -> list[tuple[int, Pair]]:
+    """For each kind of bath its first one, with the two eigenvalues that it is felt through.
+
+    The kinds' eigenvalues belong to one coherence: that with the largest sum of
+    reorganisation energy times squared spread.
+    """
+    kinds: dict[Any, list[int]] = {}
+    for at, term in enumerate(baths):
+        kinds.setdefault((term.bath.digest, term.expansion), []).append(at)
+    operators = np.array([term.Q * _amplitude(term, grid) for term in baths])
+    values = _common_eigenvalues(operators)
+    if values is None:
+        return [(members[0], _added(operators[members])) for members in kinds.values()]
+    apart = values[:, :, None] - values[:, None, :]
+    weights = np.array([max(term.bath.reorganisation, 0.0) for term in baths])
+    total = np.tensordot(weights, apart**2, axes=1)
+    i, j = np.unravel_index(int(np.argmax(total)), total.shape)
+    pairs = []
+    for members in kinds.values():
+        u, v = values[members, i], values[members, j]
+        distance = float(np.linalg.norm(u - v))
+        if distance > 0:
+            along = (u - v) / distance
+            pairs.append((members[0], Pair(float(u @ along), float(v @ along))))
+    return pairs
+
+
+def _amplitude(term: BathTerm, grid: Floats) -> float:
+    """The largest |f(t)| of a time-dependent coupling on the grid of times."""
+    return 1.0 if term.f is None else max(abs(term.f(float(t))) for t in grid)
+
+
+def _common_eigenvalues(operators: NDArray[np.complex128]) -> Floats | None:
+    """(n, d) eigenvalues in a common basis, or None where the operators do not commute."""
+    if not any(np.any(q - np.diag(np.diag(q))) for q in operators):
+        return np.asarray(np.diagonal(operators, axis1=1, axis2=2).real)
+    mixture = np.tensordot(np.sqrt(np.arange(2.0, 2.0 + len(operators))), operators, axes=1)
+    basis = np.linalg.eigh(mixture)[1]
+    turned = basis.conj().T @ operators @ basis
+    diagonal = np.diagonal(turned, axis1=1, axis2=2).real
+    rest = turned - diagonal[:, :, None] * np.eye(operators.shape[1])
+    size = np.max(np.abs(operators), initial=1e-300)
+    return np.asarray(diagonal) if np.max(np.abs(rest)) < _COMMUTE * size else None
+
+
+def _added(operators: NDArray[np.complex128]) -> Pair:
+    """The extreme eigenvalues of the widest operator, stretched to the sum of squared spreads."""
+    eigenvalues = np.linalg.eigvalsh(operators)
+    spreads = eigenvalues[:, -1] - eigenvalues[:, 0]
+    widest = int(np.argmax(spreads))
+    factor = 1.0
+    if spreads[widest] > 0:
+        factor = float(np.linalg.norm(spreads) / spreads[widest])
+    return Pair(factor * float(eigenvalues[widest, -1]), factor * float(eigenvalues[widest, 0]))

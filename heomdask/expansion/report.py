@@ -1,0 +1,84 @@
+"""How good an expansion is: of C(t), of g(t), of S(w); and its diagonal form.
+
+Takes: a bath and its `Exponents`.
+Gives: `expansion_error`, `spectrum`, `diagonal_form`.
+Next file: `../hierarchy/truncation.py`, for how deep a hierarchy on these exponents must be.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from heomdask import checks
+from heomdask.model.bath import Bath
+from heomdask.model.exponents import Exponents
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+
+def expansion_error(bath: Bath, exponents: Exponents, *, spread: float, times: ArrayLike) -> float:
+    """max over `times` of |Delta g(t)| spread^2, the first-order error of a coherence.
+
+    Parameters
+    ----------
+    bath : the exact bath.
+    exponents : its expansion, terminator included.
+    spread : the largest difference of eigenvalues of the coupling operator.
+    times : (T,) float.
+    """
+    t = checks.times("times", times)
+    return float(np.max(np.abs(exponents.lineshape(t) - bath.g(t)))) * spread**2
+
+
+def spectrum(exponents: Exponents, w: ArrayLike) -> Floats:
+    """S(w) of the expansion: r^T (Gamma - iw)^-1 c and its counterpart for t < 0, plus 2 delta.
+
+    Parameters
+    ----------
+    w : (W,) float, either sign.
+    """
+    frequencies = np.atleast_1d(np.asarray(w, dtype=np.float64))
+    shift = -1j * frequencies[:, None, None] * np.eye(exponents.n_modes)
+    forward = np.linalg.solve(exponents.rate_matrix + shift, exponents.c[:, None])[..., 0]
+    return np.asarray(2 * (forward @ exponents.read).real + 2 * exponents.delta)
+
+
+def diagonal_form(exponents: Exponents) -> tuple[Complexes, Complexes]:
+    """(c, gamma) with C(t) = sum c_k exp(-gamma_k t): blocks become complex pairs, links vanish.
+
+    For reading and for comparison with other programs: it is singular where rates coincide, which
+    is what blocks are there to avoid. Modes keep their places; of a pair the one with Im gamma > 0
+    comes first.
+    """
+    c = exponents.c.copy()
+    gamma = exponents.gamma.copy()
+    for group in _linked(exponents):
+        values, vectors = np.linalg.eig(exponents.rate_matrix[np.ix_(group, group)])
+        order = _in_place(values, exponents.gamma[group])
+        amplitudes = (exponents.read[group] @ vectors) * np.linalg.solve(
+            vectors, exponents.c[group]
+        )
+        c[group], gamma[group] = amplitudes[order], values[order]
+    return c, gamma
+
+
+def _linked(exponents: Exponents) -> list[list[int]]:
+    """The groups of modes that `lateral` ties together."""
+    label = np.arange(exponents.n_modes)
+    for k, j, _ in exponents.lateral:
+        label[label == label[j]] = label[k]
+    groups = [[int(k) for k in np.flatnonzero(label == group)] for group in dict.fromkeys(label)]
+    return [group for group in groups if len(group) > 1]
+
+
+def _in_place(values: Complexes, diagonal: Complexes) -> list[int]:
+    """For each mode the eigenvalue nearest to its rate, Im > 0 first, each taken once."""
+    left = sorted(range(len(values)), key=lambda j: (-values[j].imag, values[j].real))
+    order = []
+    for rate in diagonal:
+        nearest = min(left, key=lambda j: round(abs(values[j] - rate), 9))
+        left.remove(nearest)
+        order.append(nearest)
+    return order
