@@ -150,10 +150,11 @@ class Problem:
         drives: Sequence[Any] = (),
         lindblad: Sequence[Any] = (),
     ) -> None:
+        dims = from_qutip.dims("H", H)
         matrix = checks.hermitian("H", H)
         d = len(matrix)
         object.__setattr__(self, "H", matrix)
-        object.__setattr__(self, "dims", from_qutip.dims(H) or [[d], [d]])
+        object.__setattr__(self, "dims", dims or [[d], [d]])
         object.__setattr__(self, "couplings", _couplings(couplings, d))
         object.__setattr__(self, "drives", _drives(drives, d))
         operators = tuple(
@@ -263,21 +264,20 @@ def _bath(value: Any) -> Bath:
 
 
 def _couplings(given: Sequence[Any], d: int) -> tuple[Coupling, ...]:
-    couplings = []
+    couplings: list[Coupling] = []
     for j, item in enumerate(checks.sequence("couplings", given)):
         if isinstance(item, Coupling):
-            coupling = item
+            couplings.append(item)
         else:
-            pair = from_qutip.coupling(item)
-            if pair is None:
+            pairs = from_qutip.couplings(item)
+            if pairs is None:
                 raise checks.refuse(f"couplings[{j}]", "a Coupling", type(item).__name__)
-            coupling = Coupling(*pair)
-        if coupling.d != d:
+            couplings.extend(Coupling(*pair) for pair in pairs)
+        if couplings[-1].d != d:
             raise InputError(
                 f"`couplings[{j}]` must have a Q of {d} x {d} like the Hamiltonian, "
-                f"got {coupling.d} x {coupling.d}."
+                f"got {couplings[-1].d} x {couplings[-1].d}."
             )
-        couplings.append(coupling)
     return tuple(couplings)
 
 
