@@ -1,0 +1,40 @@
+"""Every notebook runs from top to bottom within a minute, and is stored without outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+SECONDS = 60
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+# jupyter's client library, none of ours: it leaves its sockets to the collector
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_notebook_runs(path: Path, tmp_path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
+    )
+    client.execute()
+    assert any(cell.get("outputs") for cell in notebook.cells)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebook_is_stored_without_outputs(path: Path) -> None:
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code":
+            assert not cell.outputs
+            assert cell.execution_count is None
+
+
+def test_there_is_a_notebook() -> None:
+    assert NOTEBOOKS
