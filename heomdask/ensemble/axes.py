@@ -81,7 +81,7 @@ def axis(values: Iterable[Any], unit: str | None = None) -> Axis:
     if unit is None:
         return Axis(plain, None, plain)
     floats = tuple(float(v) for v in plain)
-    return Axis(floats, unit, tuple(float(units.convert(v, unit)[0]) for v in floats))
+    return Axis(floats, unit, tuple(units.convert(v, unit).value for v in floats))
 
 
 def _plain(value: Any, unit: str | None) -> Any:

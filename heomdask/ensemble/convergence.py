@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 16  # of a grid; of a larger one, its corners
 NAME = "convergence_error"
-ATTRS = {
-    "long_name": "largest change of an observable at depth + 1, plus that with one more term"
-}
+ATTRS = {"long_name": "largest change of an observable at depth + 1, plus that with one more term"}
 
 
 def ensure_convergence(sweep: Sweep, path: str | Path, *, client: Client) -> xarray.Dataset:

@@ -20,9 +20,10 @@ import numpy as np
 
 from heomdask.ensemble import shards as shards_
 from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.probe import Probe
 from heomdask.ensemble.progress import Progress
 from heomdask.ensemble.runner import Finished, Runner, Task, as_runner
-from heomdask.ensemble.task import Work, fail_shard
+from heomdask.ensemble.task import Work, fail_shard, require_memory
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import Shard
 from heomdask.results.store import Store
@@ -42,7 +43,13 @@ LOST = (
 )
 
 
-def drive(work: Work, store: Store, client: Client | Runner | None, progress: bool) -> None:
+def drive(
+    work: Work,
+    store: Store,
+    found: list[Probe],
+    client: Client | Runner | None,
+    progress: bool,
+) -> None:
     """Compute and commit all points that are asked for and pending."""
     todo = missing(work, store)
     if not todo:
@@ -53,6 +60,7 @@ def drive(work: Work, store: Store, client: Client | Runner | None, progress: bo
             client = stack.enter_context(connect())
         stack.enter_context(bar.shown())
         runner = as_runner(client)
+        require_memory(work.sweep, found, runner.memory)
         runner.start(work)
         stack.callback(runner.stop)
         _Driver(work, todo, runner, bar).run()
@@ -60,11 +68,29 @@ def drive(work: Work, store: Store, client: Client | Runner | None, progress: bo
 
 def missing(work: Work, store: Store) -> list[tuple[Shard, int]]:
     """Shards that lack points that are asked for, and how many."""
-    pending = store.status() == Outcome.PENDING
+    status = store.status()
+    new = [(0, len(o) - n) for o, n in zip(work.match.order, status.shape, strict=True)]
+    pending = np.pad(status, new) == Outcome.PENDING
     for axis, order in enumerate(work.match.order):
         asked = (order >= 0).reshape([-1 if a == axis else 1 for a in range(pending.ndim)])
         pending = pending & asked
     return shards_.blocks(pending, work.files.shard)
+
+
+def task_points(remaining: int, slots: int, seconds: float, points: int) -> float:
+    """How many points the next task should have.
+
+    Parameters
+    ----------
+    remaining : points that are not handed out yet.
+    slots : tasks that run at once.
+    seconds, points : what finished tasks took and had.
+    """
+    share = remaining / (4 * slots)
+    if not points:
+        return min(share, FIRST_POINTS)
+    each = max(seconds / points, 1e-6)
+    return float(np.clip(share, SHORTEST / each, LONGEST / each))
 
 
 class _Driver:
@@ -106,12 +132,7 @@ class _Driver:
 
     def _next(self, slots: int) -> Task:
         """The next task: whole shards with about the right number of points."""
-        share = self.remaining / (4 * slots)
-        if self.points:
-            each = max(self.seconds / self.points, 1e-6)
-            points = float(np.clip(share, SHORTEST / each, LONGEST / each))
-        else:
-            points = min(share, FIRST_POINTS)
+        points = task_points(self.remaining, slots, self.seconds, self.points)
         task = [self.waiting.popleft()]
         count = self.counts[task[0]]
         while self.waiting and len(task) < self.most_shards:

@@ -17,8 +17,9 @@ import numpy as np
 from heomdask import initial
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.sweep import Point, Sweep, digest_of_bytes
-from heomdask.errors import InputError
-from heomdask.observables import is_hermitian
+from heomdask.errors import HeomdaskError, InputError
+from heomdask.observables import canonical, is_hermitian
+from heomdask.preparation import Prepared, prepare
 from heomdask.results.chunks import Variable
 from heomdask.results.solution import Ados
 from heomdask.results.store import status_variable
@@ -42,6 +43,7 @@ class Probe:
     index : in the sweep's grid.
     digest : of the problem and the initial state, or "failed: <error type>".
     point : None if it could not be built; `error` tells why.
+    prepared : its hierarchy, or None if that could not be laid out; `error` tells why.
     d : dimension of the system.
     hermitian : whether the initial state is Hermitian.
     """
@@ -49,6 +51,7 @@ class Probe:
     index: Index
     digest: str
     point: Point | None = None
+    prepared: Prepared | None = None
     error: Exception | None = None
     d: int = 0
     hermitian: bool = True
@@ -68,22 +71,43 @@ def probe(sweep: Sweep, index: Index) -> Probe:
     digest = digest_of_bytes(point.problem.digest.encode() + rho0.tobytes())
     defect = np.max(np.abs(rho0 - rho0.conj().swapaxes(-1, -2)))
     hermitian = bool(defect <= initial.HERMITIAN_TO * np.max(np.abs(rho0)))
-    return Probe(index, digest, point, None, d, hermitian)
+    prepared, problem = None, None
+    try:
+        prepared = prepare_point(sweep, point)
+    except Exception as error:
+        problem = error
+    return Probe(index, digest, point, prepared, problem, d, hermitian)
+
+
+def prepare_point(sweep: Sweep, point: Point) -> Prepared:
+    """The hierarchy of a point."""
+    times = np.array(sweep.times.internal)
+    return prepare(point.problem, depth=point.depth, expansion=point.expansion, times=times)
 
 
 def probes(sweep: Sweep) -> list[Probe]:
-    """The first point, the last, and some between; at least one of them could be built."""
+    """The first point, the last, and some between; at least one of them has a hierarchy.
+
+    If none has, nothing in the sweep is likely to: then the first error is raised. One that names
+    another argument than `build` is raised as it is.
+    """
     found: list[Probe] = []
     for index in _spread(sweep.grid.shape):
-        if len(found) >= KEPT and any(p.point for p in found):
-            return found
+        if len(found) >= KEPT and any(p.prepared for p in found):
+            break
         found.append(probe(sweep, index))
-    if not any(p.point for p in found):
+    if not any(p.prepared for p in found):
         error = found[0].error
+        if found[0].point is not None and isinstance(error, HeomdaskError):
+            raise error
         raise InputError(
-            f"`build` must return a problem, got an error at each of {len(found)} points tried, "
-            f"first at {sweep.grid.describe(found[0].index)}: {type(error).__name__}: {error}"
+            "`build` must return problems that can be solved, got an error at each of "
+            f"{len(found)} points tried, first at {sweep.grid.describe(found[0].index)}: "
+            f"{type(error).__name__}: {error}"
         ) from error
+    for seen in found:
+        if seen.point is not None:
+            canonical(sweep.observables, seen.d)
     return found
 
 

@@ -7,6 +7,7 @@ Next file: `cluster.py`, which starts local workers.
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections import deque
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
 
+from heomdask import memory
 from heomdask.ensemble.task import Report, Work, run_task
 from heomdask.results.chunks import Shard
 
@@ -39,6 +41,11 @@ class Runner(Protocol):
         """How many tasks run at once, now."""
         ...
 
+    @property
+    def memory(self) -> int:
+        """Bytes for a task in the smallest slot."""
+        ...
+
     def start(self, work: Work) -> None:
         """Make `work` known; called once, before the first task."""
         ...
@@ -62,6 +69,10 @@ class SerialRunner:
     def __init__(self) -> None:
         self._queue: deque[Task] = deque()
         self._work: Work | None = None
+
+    @property
+    def memory(self) -> int:
+        return memory.available()
 
     def start(self, work: Work) -> None:
         self._work = work
@@ -97,6 +108,12 @@ class DaskRunner:
     def slots(self) -> int:
         threads: dict[str, int] = self._client.nthreads()
         return max(1, sum(threads.values()))
+
+    @property
+    def memory(self) -> int:
+        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+        shares = [w["memory_limit"] // w["nthreads"] for w in workers.values() if w["memory_limit"]]
+        return min(shares, default=sys.maxsize)
 
     def start(self, work: Work) -> None:
         from distributed import as_completed

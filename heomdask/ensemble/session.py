@@ -7,18 +7,21 @@ Next file: `task.py`, what a worker does.
 
 from __future__ import annotations
 
+import math
 import platform
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import heomdask
+from heomdask import memory
 from heomdask.ensemble import pickling, shards
 from heomdask.ensemble.grid import Match, match
 from heomdask.ensemble.probe import Probe, probe, probes, variables
 from heomdask.ensemble.sweep import Sweep
-from heomdask.errors import StoreError
+from heomdask.errors import StoreError, TooLarge
 from heomdask.results.store import Coordinate, Layout, Store, check_writable
 
 if TYPE_CHECKING:
@@ -36,10 +39,17 @@ def run(sweep: Sweep, path: Path, client: Client | Runner | None, progress: bool
 
     pickling.dumps(sweep)
     check_writable(path)
-    store = recognise(sweep, path) if occupied(path) else create(sweep, path)
+    found = probes(sweep)
+    if occupied(path):
+        store = recognise(sweep, path)
+    else:
+        new = layout(sweep, found)
+        require_disk(path, store_nbytes(new))
+        store = Store.create(path, new)
     with store.driving():
-        store, found = grow(sweep, store.heal())
-        drive(Work(sweep, found, store.files, store.extents), store, client, progress)
+        store, matched = grow(sweep, store.heal())
+        work = Work(sweep, matched, store.files, store.extents)
+        drive(work, store, found, client, progress)
     return open_dataset(path)
 
 
@@ -48,9 +58,23 @@ def occupied(path: Path) -> bool:
     return path.exists() and any(path.iterdir())
 
 
-def create(sweep: Sweep, path: Path) -> Store:
-    """A new store for a sweep."""
-    return Store.create(path, layout(sweep, probes(sweep)))
+def store_nbytes(new: Layout) -> int:
+    """What a full store takes, its padding included."""
+    shard = sum(v.point_nbytes for v in new.variables) * math.prod(new.shard)
+    return shard * math.prod(-(-n // s) for n, s in zip(new.extents, new.shard, strict=True))
+
+
+def require_disk(path: Path, nbytes: int) -> None:
+    """Refuse a store that cannot fit on its disk."""
+    folder = path.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if nbytes > free:
+        raise TooLarge(
+            f"The store needs about {memory.readable(nbytes)} and {memory.readable(free)} are free "
+            f"on the disk of {folder}; save observables only, give fewer `times`, or another place."
+        )
 
 
 def layout(sweep: Sweep, found: list[Probe]) -> Layout:
@@ -146,11 +170,17 @@ def _find(sweep: Sweep, remembered: dict[str, Any]) -> tuple[int, ...] | None:
     return None if min(index) < 0 else tuple(index)
 
 
-def grow(sweep: Sweep, store: Store) -> tuple[Store, Match]:
-    """Append the axis values and samples that the store lacks."""
+def match_store(sweep: Sweep, store: Store) -> Match:
+    """Where the store's places lie in the sweep's grid."""
     stored = [store.labels(tuple(n for n, _ in d.axes)) for d in sweep.grid.dimensions]
     samples = store.extents[-1] if sweep.samples is not None else None
-    found = match(sweep.grid, stored, samples)
+    return match(sweep.grid, stored, samples)
+
+
+def grow(sweep: Sweep, store: Store) -> tuple[Store, Match]:
+    """Append the axis values and samples that the store lacks."""
+    found = match_store(sweep, store)
+    samples = store.extents[-1] if sweep.samples is not None else 0
     extents = tuple(len(o) for o in found.order)
     added = [
         Coordinate(name, d.name, a.take(new).labels.astype(a.labels.dtype), a.unit)
@@ -158,8 +188,8 @@ def grow(sweep: Sweep, store: Store) -> tuple[Store, Match]:
         for name, a in d.axes
         if new
     ]
-    if sweep.samples is not None and sweep.samples > (samples or 0):
-        added.append(Coordinate("sample", "sample", np.arange(samples or 0, sweep.samples)))
+    if sweep.samples is not None and sweep.samples > samples:
+        added.append(Coordinate("sample", "sample", np.arange(samples, sweep.samples)))
     if extents != store.extents:
         store = store.extend(extents, tuple(added))
     return store, found

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask import checks
+from heomdask import checks, units
 from heomdask.ensemble.axes import RESERVED, Axis, axis, dimensions, sample_rng
 from heomdask.ensemble.grid import Grid, Index
 from heomdask.errors import InputError
@@ -237,6 +237,8 @@ def _times(value: Any) -> Axis:
         value = axis(value) if isinstance(value, Iterable) else value
     if not isinstance(value, Axis):
         raise checks.refuse("times", "an ascending list of times", value)
+    if value.unit is not None:
+        units.convert(1.0, value.unit, "time", name="times")
     checks.times("times", value.values)
     internal: NDArray[np.float64] = checks.times("times", value.internal)
     floats = tuple(float(v) for v in value.values)

@@ -11,6 +11,7 @@ A task may run twice without harm: it finds committed points in `status` and lea
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 from collections.abc import Hashable, Iterator, Sequence
@@ -23,17 +24,17 @@ from numpy.typing import NDArray
 from heomdask import memory
 from heomdask.ensemble import shards as shards_
 from heomdask.ensemble.grid import Match
+from heomdask.ensemble.probe import Probe, prepare_point
 from heomdask.ensemble.sweep import Point, Sweep
-from heomdask.errors import InputError, StoreError
+from heomdask.errors import InputError, StoreError, TooLarge
 from heomdask.outcome import Outcome
-from heomdask.preparation import Prepared, prepare
+from heomdask.preparation import Prepared, predicted_bytes
 from heomdask.results.chunks import Files, Shard
 from heomdask.results.solution import BatchResult
 from heomdask.results.store import record_failures
 from heomdask.solve import run_batch
 
 MOST_MEMBERS = 64  # of a batch; more gain nothing and commit later
-VECTORS = 12  # states of the hierarchy that a solver holds at once, links included
 REAL_TO = 1e-10  # imaginary parts of real observables, relative to their size
 
 
@@ -94,8 +95,9 @@ class _Job:
         return (self.prepared.key, self.point.tol)
 
 
-def run_task(work: Work, shards: Sequence[Shard]) -> Report:
-    """Compute and commit what the shards lack."""
+def run_task(work: Work, shards: Sequence[Shard], memory_limit: int | None = None) -> Report:
+    """Compute and commit what the shards lack, in batches within half of the memory."""
+    room = min(memory.available(), memory_limit or sys.maxsize) // 2
     started = time.perf_counter()
     writer = _Writer(work)
     groups: dict[Hashable, list[_Job]] = {}
@@ -108,7 +110,7 @@ def run_task(work: Work, shards: Sequence[Shard]) -> Report:
             if job is not None:
                 groups.setdefault(job.group, []).append(job)
     for jobs in groups.values():
-        for batch in _batches(jobs):
+        for batch in _batches(work, jobs, room):
             _solve(work, writer, batch)
     return Report(writer.points, writer.failed, time.perf_counter() - started)
 
@@ -179,24 +181,49 @@ def _job(work: Work, writer: _Writer, owner: _OpenShard, place: Shard) -> _Job |
     assert asked is not None
     try:
         point = work.sweep.point(asked)
-        times = np.array(work.sweep.times.internal)
-        prepared = prepare(point.problem, depth=point.depth, expansion=point.expansion, times=times)
+        prepared = prepare_point(work.sweep, point)
     except Exception as error:
         writer.caught(owner, place, error)
         return None
     return _Job(owner, place, point, prepared)
 
 
-def member_nbytes(prepared: Prepared) -> int:
-    """Bytes that one more member of a batch takes, about."""
-    d = int(prepared.problem.d)
-    return VECTORS * 16 * d * d * int(prepared.index_set.n_ado)
+def batch_nbytes(sweep: Sweep, prepared: Prepared, members: int) -> int:
+    """Bytes that a batch of so many members takes."""
+    return predicted_bytes(prepared, members, len(sweep.times), save=tuple(sweep.save or ()))
 
 
-def _batches(jobs: list[_Job]) -> Iterator[list[_Job]]:
-    """Slices of a group that fit into half of what is free (a point alone is tried anyhow)."""
-    room = memory.available() // 2
-    members = int(np.clip(room // member_nbytes(jobs[0].prepared), 1, MOST_MEMBERS))
+def batch_members(sweep: Sweep, prepared: Prepared, room: int) -> int:
+    """How many members may share a batch in so many bytes; at least one, which may not fit."""
+    alone = batch_nbytes(sweep, prepared, 1)
+    more = batch_nbytes(sweep, prepared, 2) - alone
+    return int(np.clip(1 + (room - alone) // max(more, 1), 1, MOST_MEMBERS))
+
+
+def require_memory(sweep: Sweep, found: Sequence[Probe], room: int) -> None:
+    """Refuse a sweep of which a point cannot fit into a worker.
+
+    Parameters
+    ----------
+    found : probe points; those whose size is unknown are left to the workers.
+    room : bytes of the smallest worker.
+    """
+    for seen in found:
+        if seen.prepared is None:
+            continue
+        need = batch_nbytes(sweep, seen.prepared, 1)
+        if need > room:
+            raise TooLarge(
+                f"A point needs about {memory.readable(need)} (at "
+                f"{sweep.grid.describe(seen.index)}: {seen.prepared.index_set.n_ado:,} ADOs of "
+                f"{seen.d} x {seen.d}) and a worker has {memory.readable(room)}; lower `depth`, "
+                "use fewer exponents, or give fewer workers more memory each."
+            )
+
+
+def _batches(work: Work, jobs: list[_Job], room: int) -> Iterator[list[_Job]]:
+    """Slices of a group that fit into memory."""
+    members = batch_members(work.sweep, jobs[0].prepared, room)
     for first in range(0, len(jobs), members):
         yield jobs[first : first + members]
 

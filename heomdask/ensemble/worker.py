@@ -46,6 +46,9 @@ def run_on_worker(name: str, task: Task) -> Report:
     """Compute a task of the sweep whose plugin has that name, with one thread."""
     from heomdask.ensemble.task import run_task
 
-    plugin: Any = get_worker().plugins[name]
+    worker: Any = get_worker()
+    limit: int | None = worker.memory_manager.memory_limit
+    if limit is not None:
+        limit //= worker.state.nthreads
     with threadpool_limits(limits=1):
-        return run_task(plugin.work, task)
+        return run_task(worker.plugins[name].work, task, limit)

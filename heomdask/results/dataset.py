@@ -59,7 +59,7 @@ def open(store: str | Path) -> xarray.Dataset:
             order = np.lexsort([k.values for k in reversed(keys)])
             if not np.array_equal(order, np.arange(len(order))):
                 dataset = dataset.isel({a["dimension"]: order})
-    return dataset
+    return dataset[[*dataset.attrs["variables"], *TEXTS]]
 
 
 def failures(store: str | Path) -> Iterator[tuple[str, str]]:
@@ -67,11 +67,11 @@ def failures(store: str | Path) -> Iterator[tuple[str, str]]:
     dataset = open(store)
     failed = np.argwhere(dataset["status"].values == Outcome.FAILED)
     dims = dataset["status"].dims
+    names = [n for a in dataset.attrs["specification"]["axes"] for n in a["names"]] + ["sample"]
     for index in failed:
         point = dataset.isel(dict(zip(dims, index.tolist(), strict=True)))
-        words = [_words(point, name) for name, c in point.coords.items() if c.ndim == 0]
-        if "point" in dims:
-            words.insert(0, f"point {index[dims.index('point')]}")
+        words = [f"{d} {i}" for d, i in zip(dims, index, strict=True) if d not in dataset.coords]
+        words += [_words(point, name) for name in names if name in point.coords]
         yield ", ".join(words), str(point["error"].values)
 
 
