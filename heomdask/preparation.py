@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks, memory
-from heomdask.advise import advise
+from heomdask.advice import advise
 from heomdask.expansion import expand
 from heomdask.generator.build import Expanded, structure
 from heomdask.hierarchy.index_set import IndexSet, index_set

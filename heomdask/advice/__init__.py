@@ -5,6 +5,6 @@ Gives: `advise` and `Advice`, an estimate in milliseconds.
 Next file: `dephasing.py`, then `estimate.py`.
 """
 
-from heomdask.advise.estimate import Advice, advise
+from heomdask.advice.estimate import Advice, advise
 
 __all__ = ["Advice", "advise"]

@@ -121,13 +121,16 @@ def _effects(exponents: Exponents, pair: Pair) -> Floats:
 
 def _groups(exponents: Exponents) -> list[list[int]]:
     """Modes that must stay together: linked ones, and conjugate partners."""
-    label = np.arange(exponents.n_modes)
+    label = list(range(exponents.n_modes))
     pairs = [(k, j) for k, j, _ in exponents.lateral]
-    for k in np.flatnonzero(exponents.gamma.imag > 0):
-        pairs.append((int(k), int(np.argmin(np.abs(exponents.gamma - exponents.gamma[k].conj())))))
+    for k, rate in enumerate(exponents.gamma):
+        if rate.imag > 0:
+            pairs.append((k, int(np.argmin(np.abs(exponents.gamma - rate.conj())))))
     for k, j in pairs:
-        label[label == label[j]] = label[k]
-    return [[int(k) for k in np.flatnonzero(label == group)] for group in dict.fromkeys(label)]
+        label = [label[k] if value == label[j] else value for value in label]
+    return [
+        [k for k, value in enumerate(label) if value == group] for group in dict.fromkeys(label)
+    ]
 
 
 def _selected(exponents: Exponents, modes: list[int]) -> Exponents:
@@ -162,7 +165,7 @@ class Coherence:
 
 @functools.lru_cache(maxsize=8192)
 def depth_error(hierarchy: Coherence, t_end: float, depth: int) -> float:
-    """max over 0 <= t <= t_end of |x_0(t) - exact|, x_0(0) = 1; infinite where it explodes."""
+    """The largest |x_0(t) - exact| over 0 <= t <= t_end, with x_0(0) = 1; infinite if it explodes."""
     if t_end == 0 or hierarchy.n_modes == 0:
         return 0.0
     step = t_end / (STEPS - 1)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heomdask import checks
-from heomdask.advise.dephasing import Coherence, Pair, deepest, depth_error
+from heomdask.advice.dephasing import Coherence, Pair, deepest, depth_error
 from heomdask.errors import InputError
 from heomdask.expansion import AAA, ESPRIT, Expansion, Pade, expand
 from heomdask.hierarchy.truncation import Depth, Truncation, as_truncation
@@ -179,8 +179,7 @@ def _candidates(baths: Sequence[BathTerm]) -> list[Expansion | None]:
     ]
     if not open_baths:
         return [None]
-    rational = all(isinstance(b, DrudeLorentz | UnderdampedBrownian) for b in open_baths)
-    if rational and all(b.T for b in open_baths):
+    if all(isinstance(b, DrudeLorentz | UnderdampedBrownian) and b.T > 0 for b in open_baths):
         return [Pade(n) for n in _PADES]
     if all(isinstance(b, ThermalBath) for b in open_baths):
         return [AAA(tol) for tol in _TOLS]
@@ -223,7 +222,7 @@ def _lineshape(keyed: _Keyed, span: float) -> Complexes:
 
 @functools.lru_cache(maxsize=4096)
 def _lineshape_error(keyed: _Keyed, method: Expansion | None, span: float) -> float:
-    """max |Delta g(t)| over 0 <= t <= span."""
+    """The largest |Delta g(t)| over 0 <= t <= span."""
     if isinstance(keyed.bath, Exponents):
         return 0.0
     approximate = _exponents(keyed, method).lineshape(np.linspace(0.0, span, _TIMES))

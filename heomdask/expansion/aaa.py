@@ -4,11 +4,11 @@ Takes: a bath that knows S(w), and a tolerance.
 Gives: `Exponents` with real blocks.
 Next file: `esprit.py`, the fit in time.
 
-The even part S(w) + S(-w) = 2 J coth(w/2T) and the odd part over w, (S(w) - S(-w))/w = 2 J(w)/w, are
-functions of u = w^2. The AAA algorithm (greedy barycentric interpolation, Nakatsukasa, Sete and
-Trefethen) is run on both at once, with common poles u_p; then gamma_p = sqrt(-u_p), Re gamma > 0, are
-rates of real modes and come in conjugate pairs. A pole of the even and the odd part is one mode,
-where AAA on S(w) itself would need the mode and its partner.
+The even part S(w) + S(-w) = 2 J coth(w/2T) and the odd part over w, (S(w) - S(-w))/w = 2 J(w)/w,
+are functions of u = w^2. The AAA algorithm (greedy barycentric interpolation; Nakatsukasa, Sete
+and Trefethen) is run on both at once, with common poles u_p; then gamma_p = sqrt(-u_p), Re > 0,
+are the rates of real modes and come in conjugate pairs. A pole that both parts share
+is one mode, where AAA on S(w) itself would need the mode and its partner.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ Complexes = NDArray[np.complex128]
 _MAX_DEGREE = 60
 _PER_DECADE = 40
 _POLISH = 3
+_FEW = 8  # a bath with more frequencies than this is given by samples: they are the grid
 _HOPELESS = 1e-3  # an interpolant this much better than `tol` whose fit is not: give up
 _DRY = 1e-6  # a rate whose real part is this small, relatively, would not decay: no pole of a bath
 
@@ -82,8 +83,8 @@ def _grid(bath: ThermalBath, tol: float) -> Floats:
     spectrum = bath.S(w)
     alive = np.flatnonzero(spectrum > 0.1 * tol * np.max(spectrum, initial=0.0))
     w = w[: alive[-1] + _PER_DECADE] if len(alive) else w
-    around = [f * np.linspace(0.5, 1.5, 4 * _PER_DECADE + 1) for f in bath.frequencies]
-    return np.unique(np.concatenate([w, *around]))
+    near = np.linspace(0.5, 1.5, 4 * _PER_DECADE + 1) if len(scales) < _FEW else np.ones(1)
+    return np.unique(np.concatenate([w, np.outer(bath.frequencies, near).ravel()]))
 
 
 def _pole_sets(u: Floats, values: Floats, weights: Floats) -> Iterator[tuple[float, Complexes]]:

@@ -4,9 +4,9 @@ Takes: a bath that knows C(t), and the number of modes.
 Gives: `Exponents` with real blocks.
 Next file: `report.py`.
 
-Re C and Im C are two real signals with common rates: their Hankel matrices are put side by side, the
-K leading left singular vectors span the space of the K exponentials, and shifting that space by
-one sample multiplies each by exp(-gamma dt) (Roy and Kailath). Everything is real, so the rates
+Re C and Im C are two real signals with common rates: their Hankel matrices are put side by side,
+the K leading left singular vectors span the space of the K exponentials, and shifting that space
+by one sample multiplies each by exp(-gamma dt) (Roy and Kailath). Everything is real, so the rates
 come in conjugate pairs; the coefficients are a linear fit.
 """
 
@@ -72,7 +72,8 @@ def _grid(bath: Bath) -> Floats:
     alive = np.flatnonzero(size > _FORGOTTEN * np.max(size))
     end = coarse[alive[-1]] if len(alive) else coarse[-1]
     step = max(1 / (_STEPS_PER_TIME * fast), end / _SAMPLES)
-    return step * np.arange(1, max(int(end / step), _SAMPLES // 4) + 1)
+    count = max(int(end / step), _SAMPLES // 4)
+    return np.asarray(step * np.arange(1.0, count + 1))
 
 
 def _rates(signals: Floats, k: int, step: float) -> NDArray[np.complex128]:

@@ -36,6 +36,8 @@ class Expansion(Protocol):
 
     def expand(self, bath: Bath) -> Exponents: ...
 
+    def __hash__(self) -> int: ...
+
 
 @dataclass(frozen=True)
 class Pade:

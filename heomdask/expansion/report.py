@@ -19,7 +19,7 @@ Complexes = NDArray[np.complex128]
 
 
 def expansion_error(bath: Bath, exponents: Exponents, *, spread: float, times: ArrayLike) -> float:
-    """max over `times` of |Delta g(t)| spread^2, the first-order error of a coherence.
+    """The largest over `times` of |Delta g(t)| spread^2, the first-order error of a coherence.
 
     Parameters
     ----------
@@ -66,10 +66,10 @@ def diagonal_form(exponents: Exponents) -> tuple[Complexes, Complexes]:
 
 def _linked(exponents: Exponents) -> list[list[int]]:
     """The groups of modes that `lateral` ties together."""
-    label = np.arange(exponents.n_modes)
+    label = list(range(exponents.n_modes))
     for k, j, _ in exponents.lateral:
-        label[label == label[j]] = label[k]
-    groups = [[int(k) for k in np.flatnonzero(label == group)] for group in dict.fromkeys(label)]
+        label = [label[k] if value == label[j] else value for value in label]
+    groups = [[k for k, value in enumerate(label) if value == g] for g in dict.fromkeys(label)]
     return [group for group in groups if len(group) > 1]
 
 
