@@ -16,7 +16,7 @@ PUBLIC = {
     "evolve", "run_batch", "prepare", "as_linear_operator", "interaction_energy",
     "Solution", "Outcome",
     # sweeps
-    "Sweep", "SerialRunner", "axis", "open",
+    "Sweep", "SerialRunner", "Table", "axis", "mean", "open",
     # what may go wrong
     "HeomdaskError", "InputError", "TooLarge", "BackendUnavailable", "StoreError", "SolveFailed",
     "HeomdaskWarning",

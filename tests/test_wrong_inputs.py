@@ -141,7 +141,7 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("threads 0", lambda: evolve(threads=0), "`threads`"),
     ("observable of another size", lambda: evolve(observables={"x": np.eye(3)}), "`observables"),
     ("too many ADOs", lambda: evolve(hd.Problem(H, [hd.Coupling(SZ, bath())] * 20), depth=30), ""),
-    ("duplicate axis value", lambda: hd.axis([1.0, 1.0], "K"), "`values`"),
+    ("duplicate axis value", lambda: sweep(over={"T": hd.axis([1.0, 1.0], "K")}), "`over['T']`"),
     ("axis empty", lambda: hd.axis([]), "`values`"),
     ("axis with NaN", lambda: hd.axis([NAN]), "`values`"),
     ("axis unit unknown", lambda: hd.axis([1.0], "parsec"), "`unit`"),

@@ -1,6 +1,13 @@
 """Sweeps: specification, tasks, and the driver that hands them to workers.
 
-Takes: a `Sweep` and a path.
-Gives: a filled store.
+Takes: a function that builds one point, and axes.
+Gives: a store filled by a Dask cluster, as a labelled dataset.
 Next file: `axes.py`; then `grid.py`, `shards.py`, `sweep.py`, `session.py`, `task.py`, `driver.py`.
 """
+
+from heomdask.ensemble.axes import Table, axis
+from heomdask.ensemble.runner import SerialRunner
+from heomdask.ensemble.sweep import Sweep
+from heomdask.results.dataset import mean, open
+
+__all__ = ["SerialRunner", "Sweep", "Table", "axis", "mean", "open"]

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import cloudpickle
 
 from heomdask import memory
-from heomdask.ensemble.task import Report, Work, run_task
 from heomdask.results.chunks import Shard
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from heomdask.ensemble.task import Report, Work
 
 Task = tuple[Shard, ...]
 
@@ -81,6 +82,8 @@ class SerialRunner:
         self._queue.append(task)
 
     def wait(self) -> list[Finished]:
+        from heomdask.ensemble.task import run_task
+
         assert self._work is not None
         task = self._queue.popleft()
         return [Finished(task, run_task(self._work, task))]
