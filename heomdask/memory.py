@@ -2,7 +2,7 @@
 
 Takes: predicted bytes.
 Gives: nothing, or `TooLarge` with both numbers and a remedy, before any work starts.
-Next file: `prepare.py`, which counts a hierarchy before it is built.
+Next file: `preparation.py`, which counts a hierarchy before it is built.
 """
 
 from __future__ import annotations

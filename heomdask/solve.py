@@ -30,7 +30,7 @@ from heomdask.model.problem import Problem
 from heomdask.observables import Bound, Observable, bind, canonical, is_hermitian
 from heomdask.outcome import Outcome
 from heomdask.plan import Plan
-from heomdask.prepare import Prepared, predicted_bytes, prepare
+from heomdask.preparation import Prepared, predicted_bytes, prepare
 from heomdask.results import sentinel
 from heomdask.results.solution import Ados, BatchResult, Solution
 from heomdask.solvers import Drives, Trajectory, propagate
@@ -277,6 +277,7 @@ def _propagate(batch: _Batch, request: _Request) -> _Record:
         )
         record.state = trajectory.state
         states = batch.probed(trajectory.probed[lead:])
+        states[..., [not outcome.good for outcome in record.outcomes]] = np.nan  # stopped before
         rho = np.ascontiguousarray(np.moveaxis(states[:, 0], -1, 0))
         if record.rho is not None:
             record.rho[:, first:last] = rho
@@ -333,7 +334,7 @@ def _note(record: _Record, batch: _Batch, trajectory: Trajectory) -> None:
         if record.outcomes[m].good:
             record.outcomes[m] = outcome
     for m, own in enumerate(record.stats):
-        for key, number in trajectory.stats.of(m).items():
+        for key, number in trajectory.stats[m].items():
             is_count = isinstance(number, int) and not isinstance(number, bool)
             own[key] = own.get(key, 0) + number if is_count else number
         own["growth"] = max(own.get("growth", 0.0), float(trajectory.growth[m]))
