@@ -20,7 +20,7 @@ import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 Structure = Literal["diagonal", "projector", "sparse", "dense"]
 Form = Literal["complex", "real"]
 Scalars = NDArray[np.float64]  # (n_named,) or (n_named, n_members)
-AnyArray = NDArray[np.float64] | NDArray[np.complex128]
+AnyArray = NDArray[Any]  # float64 or complex128
 
 _INDEX = np.int32
 
@@ -38,8 +38,9 @@ _INDEX = np.int32
 class Pattern:
     """One combinatorial factor ``A``: a sparse real (n_rows, n_cols) matrix, rows ascending.
 
-    `rows`, `cols` and `values` are None for the identity. A pattern belongs to the hierarchy
-    alone, so one object is shared by all plans and members on it.
+    `rows`, `cols` and `values` are None for the identity, ``A[n, n] = 1`` for every row; in a
+    part of a partition it has columns beyond the rows, all zero. A pattern belongs to the
+    hierarchy alone, so one object is shared by all plans and members on it.
     """
 
     n_rows: int
@@ -51,10 +52,11 @@ class Pattern:
 
     def __post_init__(self) -> None:
         if self.rows is None:
-            if self.n_rows != self.n_cols or self.cols is not None or self.values is not None:
-                raise ValueError("an identity pattern is square and has no entries of its own")
+            if self.n_rows > self.n_cols or self.cols is not None or self.values is not None:
+                raise ValueError("an identity pattern has a column for each row, and no entries")
             return
-        assert self.cols is not None and self.values is not None
+        assert self.cols is not None
+        assert self.values is not None
         if not len(self.rows) == len(self.cols) == len(self.values):
             raise ValueError("`rows`, `cols` and `values` must have one length")
         if np.any(np.diff(self.rows) < 0):
@@ -74,7 +76,8 @@ class Pattern:
         if self.rows is None:
             every = np.arange(self.n_rows, dtype=_INDEX)
             return every, every, np.ones(self.n_rows)
-        assert self.cols is not None and self.values is not None
+        assert self.cols is not None
+        assert self.values is not None
         return self.rows, self.cols, self.values
 
     @functools.cached_property
@@ -86,7 +89,7 @@ class Pattern:
     @functools.cached_property
     def transpose(self) -> Pattern:
         """``A^T`` as a pattern."""
-        if self.rows is None:
+        if self.rows is None and self.n_rows == self.n_cols:
             return self
         rows, cols, values = self.entries()
         order = np.lexsort((rows, cols))
@@ -94,8 +97,12 @@ class Pattern:
             self.n_cols, self.n_rows, cols[order], rows[order], values[order], self.label + "^T"
         )
 
-    def restrict(self, rows: NDArray[np.int64], column_of: NDArray[np.int64], n_cols: int) -> Pattern:
+    def restrict(
+        self, rows: NDArray[np.int64], column_of: NDArray[np.int64], n_cols: int
+    ) -> Pattern:
         """The listed rows in the order given, columns renumbered by `column_of` (-1: absent)."""
+        if self.is_identity and np.array_equal(column_of[rows], np.arange(len(rows))):
+            return Pattern(len(rows), n_cols, label=self.label)
         position = np.full(self.n_rows, -1, dtype=np.int64)
         position[rows] = np.arange(len(rows))
         r, c, v = self.entries()
@@ -103,24 +110,30 @@ class Pattern:
         new_r, new_c, new_v = position[r[keep]], column_of[c[keep]], v[keep]
         order = np.lexsort((new_c, new_r))
         return Pattern(
-            len(rows), n_cols, new_r[order].astype(_INDEX), new_c[order].astype(_INDEX),
-            new_v[order], self.label,
+            len(rows),
+            n_cols,
+            new_r[order].astype(_INDEX),
+            new_c[order].astype(_INDEX),
+            new_v[order],
+            self.label,
         )
 
-    @property
-    def nbytes(self) -> int:
-        return 0 if self.rows is None else sum(a.nbytes for a in self.entries())
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """A hash of the matrix."""
+        h = hashlib.blake2b(repr((self.n_rows, self.n_cols)).encode(), digest_size=16)
+        for array in () if self.is_identity else self.entries():
+            h.update(np.ascontiguousarray(array).data)
+        return h.digest()
 
 
 def structure_of(array: AnyArray) -> Structure:
     """The common structure of a stack (M, d, d) of operators: what a backend may exploit."""
-    d = array.shape[-1]
-    off = array * (1 - np.eye(d))
-    if not off.any():
-        nonzero = np.count_nonzero(np.any(array != 0, axis=0))
-        return "projector" if nonzero == 1 else "diagonal"
-    filled = np.count_nonzero(np.any(array != 0, axis=0))
-    return "sparse" if 3 * filled <= d * d else "dense"
+    filled = np.any(array != 0, axis=0)
+    count = np.count_nonzero(filled)
+    if count == np.count_nonzero(filled.diagonal()):
+        return "projector" if count == 1 else "diagonal"
+    return "sparse" if 3 * count <= filled.size else "dense"
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +153,12 @@ class Operator:
 
     def of(self, member: int) -> AnyArray:
         """The (d, d) operator of one member."""
-        return self.array[member if len(self.array) > 1 else 0]
+        array: AnyArray = self.array[member if len(self.array) > 1 else 0]
+        return array
 
     def map(self, array: AnyArray) -> Operator:
-        return Operator(np.ascontiguousarray(array))
+        contiguous: Any = np.ascontiguousarray(array)
+        return Operator(contiguous)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +228,8 @@ class Plan:
                 if op is not None and self.form == "real" and np.iscomplexobj(op.array):
                     raise ValueError("a real plan has real operators")
             for shift in term.shifts:
+                if not 0 <= shift.pattern < len(self.patterns):
+                    raise ValueError("a shift refers to one of the plan's patterns")
                 if len(shift.scalar) not in (1, self.n_members):
                     raise ValueError("a scalar is shared or one per member")
                 if self.form == "real" and np.iscomplexobj(shift.scalar):
@@ -232,8 +249,9 @@ class Plan:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the plan itself: index tables, scalars and operators."""
-        total = sum(p.nbytes for p in self.patterns)
+        """Bytes of the plan itself: index tables (each counted once), scalars and operators."""
+        tables = [a for p in self.patterns if not p.is_identity for a in p.entries()]
+        total = sum({id(a): a.nbytes for a in tables}.values())
         for term in self.terms:
             total += sum(s.scalar.nbytes for s in term.shifts)
             total += sum(op.array.nbytes for op in (term.left, term.right) if op is not None)
@@ -246,9 +264,7 @@ class Plan:
         h.update(repr((self.d, self.n_rows, self.n_cols, self.n_members, self.form)).encode())
         h.update(repr(self.names).encode())
         for p in self.patterns:
-            for a in () if p.is_identity else p.entries():
-                h.update(a.tobytes())
-            h.update(b"|")
+            h.update(p.digest)
         for term in self.terms:
             for s in term.shifts:
                 h.update(repr((s.pattern, s.name)).encode() + s.scalar.tobytes())
@@ -275,7 +291,8 @@ class Plan:
         index = list(members)
 
         def pick(a: AnyArray) -> AnyArray:
-            return a if len(a) == 1 else np.ascontiguousarray(a[index])
+            chosen: Any = a if len(a) == 1 else np.ascontiguousarray(a[index])
+            return chosen  # type: ignore[no-any-return]
 
         terms = tuple(
             Term(
@@ -296,7 +313,8 @@ class Plan:
         """
 
         def conj(a: AnyArray) -> AnyArray:
-            return np.conj(a)
+            conjugate: AnyArray = np.conj(a)
+            return conjugate
 
         def dagger(op: Operator | None) -> Operator | None:
             return None if op is None else op.map(np.conj(op.array).transpose(0, 2, 1))

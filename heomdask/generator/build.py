@@ -6,7 +6,8 @@ Next file: `backends/traits.py`, what is done with a plan.
 
 With modes k of baths with couplings Q (those with a drive: f(t) Q), unscaled,
 
-    d rho_n/dt = -i [H, rho_n] + sum_L (L rho_n L^+ - {L^+ L, rho_n}/2) - sum_Q delta [Q, [Q, rho_n]]
+    d rho_n/dt = -i [H, rho_n] + sum_L (L rho_n L^+ - {L^+ L, rho_n}/2)
+        - sum_Q delta_Q [Q, [Q, rho_n]]
         - sum_k n_k gamma_k rho_n - sum_{k != l} n_k Gamma_kl rho_{n - e_k + e_l}
         - i sum_k r_k [Q, rho_{n + e_k}]
         - i sum_k n_k (c_k Q rho_{n - e_k} - cbar_k rho_{n - e_k} Q).

@@ -52,7 +52,7 @@ class Expanded:
 
     @functools.cached_property
     def form(self) -> Form:
-        """"real" if every ADO of a Hermitian state stays Hermitian."""
+        """Real if every ADO of a Hermitian state stays Hermitian."""
         return "real" if all(e.hermitian for _, e, _ in self.baths) else "complex"
 
     @functools.cached_property
@@ -105,4 +105,4 @@ def _has_imag(operator: Complex) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _filled(operator: bytes) -> bytes:
     """Which elements of A and of B of an operator A + i B are not zero."""
-    return (np.frombuffer(operator, dtype=np.float64) != 0).tobytes()
+    return bytes(np.frombuffer(operator, dtype=np.float64) != 0)

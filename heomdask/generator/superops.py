@@ -63,7 +63,7 @@ class Stack:
     @functools.cached_property
     def dagger(self) -> Operator:
         """(A + i B)^+."""
-        return Operator(np.ascontiguousarray(self.whole.array.conj().swapaxes(1, 2)))
+        return self.whole.map(np.conj(self.whole.array).swapaxes(1, 2))
 
     @functools.cached_property
     def parts(self) -> tuple[Operator, Operator | None]:
@@ -80,6 +80,8 @@ class Stack:
     def gram(self) -> Stack:
         """``L^+ L``, in real arithmetic whose rounding does not depend on the other members."""
         a, b = self.real, self.imag
+        if not self.has_imag:
+            return Stack(_product(a, a), np.zeros_like(a), False)
         real = _product(a, a) + _product(b, b)
         return Stack(real, _product(a, b) - _product(b, a), self.has_imag)
 
@@ -122,7 +124,9 @@ def anti(q: Stack, form: Form) -> list[Factor]:
         return [Factor(1, q.whole, None), Factor(1, None, q.whole)]
     a, b = q.parts
     factors = [Factor(1, a, None), Factor(1, None, a)]
-    return factors if b is None else [*factors, Factor(-1, b, None, True), Factor(-1, None, b, True)]
+    if b is None:
+        return factors
+    return [*factors, Factor(-1, b, None, True), Factor(-1, None, b, True)]
 
 
 def sandwich(operator: Stack, form: Form) -> list[Factor]:

@@ -53,7 +53,7 @@ class TermSum:
                 if link.pattern.is_empty:
                     continue
                 where = (self._number(link.pattern), link.name)
-                scalar = self._typed(factor.weight * link.scalar)
+                scalar = self._times(factor.weight, link.scalar)
                 shifts[where] = shifts[where] + scalar if where in shifts else scalar
                 if link.name is not None:
                     self._names.setdefault(link.name)
@@ -64,7 +64,7 @@ class TermSum:
             on_left = factor.right is None
             operator = factor.left if on_left else factor.right
             assert operator is not None
-            array = self._typed(factor.weight * operator.array)
+            array = self._times(factor.weight, operator.array)
             key = (on_left, factor.transposed)
             self._local[key] = self._local[key] + array if key in self._local else array
 
@@ -72,25 +72,29 @@ class TermSum:
         """The sum as a plan."""
         terms = []
         for (on_left, transposed), array in self._local.items():
-            here = (Shift(self._number(self.index_set.identity), self._typed(np.ones(1))),)
-            operator = Operator(array)
-            sides = (operator, None) if on_left else (None, operator)
-            terms.append(Term(here, *sides, transposed))
+            here = (Shift(self._number(self.index_set.identity), self._times(1, np.ones(1))),)
+            left, right = (array, None) if on_left else (None, array)
+            terms.append(Term(here, _operator(left), _operator(right), transposed))
         for key, factor in self._factors.items():
             shifts = tuple(Shift(p, s, name) for (p, name), s in self._shifts[key].items())
             if shifts:
                 terms.append(Term(shifts, factor.left, factor.right, factor.transposed))
         n = self.index_set.n_ado
         patterns = tuple(pattern for _, pattern in self._patterns.values())
-        return Plan(
-            d, n, n, self.n_members, self.form, patterns, tuple(terms), tuple(self._names)
-        )
+        return Plan(d, n, n, self.n_members, self.form, patterns, tuple(terms), tuple(self._names))
 
     def _number(self, pattern: Pattern) -> int:
         return self._patterns.setdefault(id(pattern), (len(self._patterns), pattern))[0]
 
-    def _typed(self, numbers: AnyArray) -> AnyArray:
-        """In the plan's own type; for a real plan all numbers that arrive here are real."""
+    def _times(self, weight: complex, numbers: AnyArray) -> AnyArray:
+        """``weight * numbers`` in the plan's own type; weights are 1, -1, i or -i, so exact.
+
+        In a real plan all that arrives here is real, whatever its type.
+        """
         if self.form == "real":
-            return np.ascontiguousarray(numbers.real, dtype=np.float64)
-        return np.ascontiguousarray(numbers, dtype=np.complex128)
+            return np.ascontiguousarray(weight.real * numbers.real, dtype=np.float64)
+        return np.ascontiguousarray(weight * numbers, dtype=np.complex128)
+
+
+def _operator(array: AnyArray | None) -> Operator | None:
+    return None if array is None else Operator(array)

@@ -1,0 +1,1 @@
+"""Which auxiliary density operators exist, and who is whose neighbour: combinatorics only."""

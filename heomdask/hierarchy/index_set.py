@@ -62,10 +62,11 @@ class IndexSet:
     @functools.cached_property
     def level(self) -> NDArray[np.int32]:
         """``sum_k n_k`` of each ADO, (N,)."""
-        return self.columns.sum(axis=0, dtype=np.int32)
+        level: NDArray[np.int32] = self.columns.sum(axis=0, dtype=np.int32)
+        return level
 
     @functools.cached_property
-    def _left(self) -> NDArray[np.int64]:
+    def _left(self) -> NDArray[np.int32]:
         """The budget that each ADO leaves over, (N,)."""
         left = np.full(self.n_ado, self.bounds.budget, dtype=np.int32)
         for column, weight in zip(self.columns, self.bounds.weights, strict=True):

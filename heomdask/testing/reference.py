@@ -1,18 +1,17 @@
-"""The hierarchy by brute force: loops over ADOs and matrix elements, nothing clever.
+"""The hierarchy by brute force: a dictionary of ADOs and loops over them, nothing clever.
 
 Takes: a problem after expansion, and the ADOs as a list of tuples.
 Gives: `dense_generator`, the matrix of the unscaled equations, to compare a plan with.
 Next file: `testing/strategies.py`, random problems to compare on.
 
-It shares no code with `plan.py`, `hierarchy/` and `generator/`: the equation is read off
-the docstring of `generator/build.py` and the derivative of each ADO is filled in column by column.
+It shares no code with `plan.py`, `hierarchy/` and `generator/`, and knows of no scale, no
+pattern, no member: the equation in the docstring of `generator/build.py` is read term by term.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,70 +39,59 @@ def dense_generator(
     ados : tuples of occupation numbers, of all modes of all baths in order.
     values : what each named function of time is at this moment.
     """
-    d, size = len(expanded.hamiltonian), len(ados)
+    functions, d = dict(values or {}), len(expanded.hamiltonian)
     row_of = {n: row for row, n in enumerate(ados)}
-    matrix = np.zeros((size, d, d, size, d, d), dtype=np.complex128)
-    for element in itertools.product(range(size), range(d), range(d)):
-        rho = np.zeros((size, d, d), dtype=np.complex128)
-        rho[element] = 1.0
-        column = np.zeros_like(rho)
-        for row, n in enumerate(ados):
-            column[row] = _derivative(expanded, row_of, rho, n, values or {})
-        matrix[(slice(None), slice(None), slice(None), *element)] = column
-    return matrix.reshape(size * d * d, size * d * d)
+    matrix = np.zeros((len(ados), d * d, len(ados), d * d), dtype=np.complex128)
+    system = _matrix(lambda rho: _system(expanded, functions, rho), d)
+    for row, n in enumerate(ados):
+        matrix[row, :, row] += system
+        offset = 0
+        for q0, exponents, name in expanded.baths:
+            q = q0 if name is None else functions[name] * q0
+            left, right = _matrix(lambda rho, q=q: q @ rho, d), _matrix(lambda rho, q=q: rho @ q, d)
+            gamma = np.diag(exponents.gamma)
+            for k, j, value in exponents.lateral:
+                gamma[k, j] += value
+            for k in range(exponents.n_modes):
+                n_k = n[offset + k]
+                above = row_of.get(_moved(n, {offset + k: 1}))
+                if above is not None:
+                    matrix[row, :, above] += -1j * exponents.read[k] * (left - right)
+                below = row_of.get(_moved(n, {offset + k: -1}))
+                if below is not None:
+                    matrix[row, :, below] += (
+                        -1j * n_k * (exponents.c[k] * left - exponents.cbar[k] * right)
+                    )
+                matrix[row, :, row] -= n_k * gamma[k, k] * np.eye(d * d)
+                for j in range(exponents.n_modes):
+                    beside = row_of.get(_moved(n, {offset + k: -1, offset + j: 1}))
+                    if j != k and beside is not None:
+                        matrix[row, :, beside] -= n_k * gamma[k, j] * np.eye(d * d)
+            offset += exponents.n_modes
+    return matrix.reshape(len(ados) * d * d, len(ados) * d * d)
 
 
-def _derivative(
-    expanded: Expanded,
-    row_of: Mapping[tuple[int, ...], int],
-    rho: Complex,
-    n: tuple[int, ...],
-    values: Mapping[str, float],
-) -> Complex:
-    h = expanded.hamiltonian + sum(values[name] * h1 for name, h1 in expanded.drives)
-    here = rho[row_of[n]]
-    total: Complex = -1j * (h @ here - here @ h)
+def _system(expanded: Expanded, functions: Mapping[str, float], rho: Complex) -> Complex:
+    """What happens within one ADO, without the decay."""
+    h = expanded.hamiltonian.copy()
+    for name, h1 in expanded.drives:
+        h += functions[name] * h1
+    total: Complex = -1j * (h @ rho - rho @ h)
     for op in expanded.lindblad:
         dag = op.conj().T
-        total = total + op @ here @ dag - 0.5 * (dag @ op @ here + here @ dag @ op)
-    offset = 0
+        total += op @ rho @ dag - 0.5 * (dag @ op @ rho + rho @ dag @ op)
     for q0, exponents, name in expanded.baths:
-        q = q0 if name is None else values[name] * q0
-        inner = q @ here - here @ q
-        total = total - exponents.delta * (q @ inner - inner @ q)
-        gamma = np.diag(exponents.gamma).astype(complex)
-        for k, other, value in exponents.lateral:
-            gamma[k, other] += value
-
-        def ado(k: int, step: int, j: int | None = None, offset: int = offset) -> Complex:
-            moved = list(n)
-            moved[offset + k] += step
-            if j is not None:
-                moved[offset + j] += 1
-            found = row_of.get(tuple(moved))
-            return np.zeros_like(here) if found is None else rho[found]
-
-        for k in range(exponents.n_modes):
-            n_k = n[offset + k]
-            above, below = ado(k, +1), ado(k, -1)
-            total = total - 1j * exponents.read[k] * (q @ above - above @ q)
-            total = total - 1j * n_k * (
-                exponents.c[k] * (q @ below) - exponents.cbar[k] * (below @ q)
-            )
-            for j in range(exponents.n_modes):
-                neighbour = here if j == k else ado(k, -1, j)
-                total = total - n_k * gamma[k, j] * neighbour
-        offset += exponents.n_modes
+        q = q0 if name is None else functions[name] * q0
+        inner = q @ rho - rho @ q
+        total -= exponents.delta * (q @ inner - inner @ q)
     return total
 
 
-def scale(expanded: Expanded, ados: Tuples) -> NDArray[np.float64]:
-    """``prod_k a_k^n_k sqrt(n_k!)`` of each ADO, for baths without lateral rates, (N,)."""
-    a = [
-        math.sqrt(max(abs(c), abs(cbar))) or 1.0
-        for _, e, _ in expanded.baths
-        for c, cbar in zip(e.c, e.cbar, strict=True)
-    ]
-    return np.array(
-        [math.prod(a[k] ** v * math.sqrt(math.factorial(v)) for k, v in enumerate(n)) for n in ados]
-    )
+def _matrix(action: Callable[[Complex], Complex], d: int) -> Complex:
+    """The matrix (d^2, d^2) of a linear map of (d, d) matrices, column by column."""
+    columns = [action(unit.reshape(d, d)).ravel() for unit in np.eye(d * d, dtype=np.complex128)]
+    return np.array(columns).T
+
+
+def _moved(n: tuple[int, ...], moves: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(value + moves.get(k, 0) for k, value in enumerate(n))
