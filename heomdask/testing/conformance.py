@@ -37,6 +37,7 @@ from heomdask.testing.oracle import (
     probe_of,
     segment_table,
     touched,
+    weighted_sum,
     without_names,
 )
 from heomdask.testing.random_plans import CASES, Case
@@ -145,7 +146,7 @@ class ApplyConformance(Hooks):
             results.append(be.fetch(compiled, out))
         want, size = image(plan, x, shared)
         assert_close(results[0], want, size, APPLY_TOLERANCE["float64"])
-        assert np.array_equal(*results)
+        assert np.array_equal(results[0], results[1])
 
     @some_cases
     def test_wider_accumulator_keeps_small_increments(self, case: Case) -> None:
@@ -244,7 +245,7 @@ class RecurConformance(Hooks):
         acc, probed, norms, x = self.segment(case, plan, be.recur, be, compiled)
         assert np.array_equal(x, case.state(plan))
         terms = polynomial(plan, case.state(plan), segment_table(case, plan, degree=6))
-        want = sum(w * p for p, w in terms)
+        want = weighted_sum(terms)
         size = max(float(np.max(np.abs(p))) for p, _ in terms)
         tolerance = TRAJECTORY_TOLERANCE["float64"]
         assert_close(acc, want, 10 * size, tolerance)
@@ -283,7 +284,7 @@ class RecurConformance(Hooks):
         got = be.fetch(compiled, acc)
         for last, chosen in [(6, slice(0, gone)), (2, slice(gone, None))]:
             terms = polynomial(plan, case.state(plan), coeffs)[:last]
-            want = sum(w * p for p, w in terms)
+            want = weighted_sum(terms)
             size = max(float(np.max(np.abs(p))) for p, _ in terms)
             assert_close(
                 got[..., chosen], want[..., chosen], 10 * size, TRAJECTORY_TOLERANCE["float64"]
@@ -316,7 +317,7 @@ class VectorConformance(Hooks):
         be, compiled = self.ready(plan)
         hosts = [case.state(plan, stream) for stream in range(3)]
         weights = per_member(case, plan, 3)
-        want = sum(w * h for w, h in zip(weights, hosts, strict=True))
+        want = weighted_sum(list(zip(hosts, weights, strict=True)))
         for target in (None, 0, 1, 2):
             states = [be.put(compiled, h) for h in hosts]
             out = be.empty(compiled) if target is None else states[target]
@@ -330,18 +331,18 @@ class VectorConformance(Hooks):
         plan = case.plan()
         be, compiled = self.ready(plan)
         x, y, z = (case.state(plan, stream) for stream in range(3))
-        states = [be.put(compiled, h) for h in (x, y, z)]
+        first, second, third = states = [be.put(compiled, h) for h in (x, y, z)]
         dots = be.dots(compiled, states[:2], states[2])
         want = np.stack([np.sum(np.conj(h) * z, axis=(0, 1, 2)) for h in (x, y)])
         assert_close(dots, want, 4.0 * plan.n_rows * plan.d**2, APPLY_TOLERANCE["float64"])
-        error = be.error_norm(compiled, *states, 1e-3, 0.5)
+        error = be.error_norm(compiled, first, second, third, 1e-3, 0.5)
         scaled = np.abs(x) / (1e-3 + 0.5 * np.maximum(np.abs(y), np.abs(z)))
         wanted = np.max(scaled, axis=(0, 1, 2))
         assert_close(error, wanted, float(np.max(wanted)), APPLY_TOLERANCE["float64"])
         assert error.dtype == np.float64
         for _ in range(3):
             assert np.array_equal(be.dots(compiled, states[:2], states[2]), dots)
-            assert np.array_equal(be.error_norm(compiled, *states, 1e-3, 0.5), error)
+            assert np.array_equal(be.error_norm(compiled, first, second, third, 1e-3, 0.5), error)
 
     @in_batches
     def test_error_norm_shows_what_is_not_finite(self, case: Case) -> None:

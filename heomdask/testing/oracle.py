@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,12 @@ def polynomial(plan: Plan, x: AnyArray, coeffs: AnyArray) -> list[tuple[AnyArray
         previous, current = current, following
         terms.append((current, w))
     return terms
+
+
+def weighted_sum(terms: Sequence[tuple[AnyArray, AnyArray]]) -> AnyArray:
+    """``sum_k w_k p_k`` of pairs (p, w)."""
+    total: AnyArray = np.sum([w * p for p, w in terms], axis=0)
+    return total
 
 
 def without_names(plan: Plan) -> Plan:
