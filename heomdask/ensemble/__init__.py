@@ -8,6 +8,6 @@ Next file: `axes.py`; then `grid.py`, `shards.py`, `sweep.py`, `session.py`, `ta
 from heomdask.ensemble.axes import Table, axis
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.ensemble.sweep import Sweep
-from heomdask.results.dataset import mean, open
+from heomdask.results.dataset import failures, mean, open
 
-__all__ = ["SerialRunner", "Sweep", "Table", "axis", "mean", "open"]
+__all__ = ["SerialRunner", "Sweep", "Table", "axis", "failures", "mean", "open"]

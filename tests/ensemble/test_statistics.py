@@ -1,0 +1,88 @@
+"""Means over members: quadrature, Monte Carlo, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from ensemble_support import DEPHASING, TIMES, disordered, sweep
+
+import heomdask as hd
+from heomdask.ensemble.runner import SerialRunner
+from heomdask.errors import HeomdaskWarning, InputError
+from heomdask.results.store import Store
+
+CASES = Path(__file__).parents[1] / "cases" / "data"
+A07 = json.loads((CASES / "A07_static_disorder_ensemble.json").read_text())
+NODES = A07["gauss_hermite_nodes"]
+MEAN = np.array(A07["mean_rho01_exact"])
+
+
+def run(what: hd.Sweep, store: Path) -> xr.Dataset:
+    return what.run(store, client=SerialRunner(), progress=False)
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
+    """The 20 Gauss-Hermite nodes as an explicit table."""
+    return run(sweep(over=hd.Table({"e": NODES["e"]})), tmp_path_factory.mktemp("A07") / "s.zarr")
+
+
+def test_a_quadrature_over_disorder_is_exact(nodes: xr.Dataset) -> None:
+    found = hd.mean(nodes, "point", weights=NODES["weight"])
+    np.testing.assert_allclose(found["c"], MEAN, atol=1e-6)
+    np.testing.assert_array_equal(found["count"], 20)
+
+
+def test_a_sample_mean_lies_within_four_standard_errors(tmp_path: Path) -> None:
+    n = 400
+    ds = run(sweep(disordered, over={"T": [1.0]}, samples=n, depth=6), tmp_path / "s.zarr")
+    found = hd.mean(ds).isel(T=0)
+    s, t = 0.3, np.array(TIMES)
+    spread = 1 + np.exp(-2 * s**2 * t**2) - 2 * np.exp(-(s**2) * t**2)
+    exact_error = np.sqrt(0.125 * DEPHASING**2 * spread / n)
+    assert np.all(np.abs(found["c"].values.real - MEAN) <= 4 * exact_error + 1e-5)
+    np.testing.assert_allclose(found["c_error"].values.real, exact_error, rtol=0.25, atol=1e-9)
+
+
+def test_missing_members_are_never_averaged_as_zeros(tmp_path: Path, nodes: xr.Dataset) -> None:
+    """17 of 20 members: the mean of those 17, and it says so."""
+    what = sweep(over=hd.Table({"e": NODES["e"]}))
+    run(what, tmp_path / "s.zarr")
+    store = Store.open(tmp_path / "s.zarr")
+    for point in (0, 9, 10):
+        for variable in store.files.variables:
+            store.files.file(variable.name, (point,)).unlink()
+    ds = hd.open(tmp_path / "s.zarr")
+    there = np.setdiff1d(np.arange(20), [0, 9, 10])
+    with pytest.warns(HeomdaskWarning, match="leaves out 3 of 20"):
+        found = hd.mean(ds, "point")
+    assert int(found["count"]) == 17
+    np.testing.assert_allclose(found["c"], nodes["c"].values[there].mean(axis=0), rtol=1e-13)
+    weights = np.array(NODES["weight"])
+    with pytest.warns(HeomdaskWarning):
+        found = hd.mean(ds, "point", weights=weights)
+    expected = weights[there] @ nodes["c"].values[there] / weights[there].sum()
+    np.testing.assert_allclose(found["c"], expected, rtol=1e-12)
+
+
+def test_where_nothing_is_there_the_mean_is_nan(tmp_path: Path) -> None:
+    run(sweep(disordered, over={"T": [1.0]}, samples=3), tmp_path / "s.zarr")
+    store = Store.open(tmp_path / "s.zarr")
+    for sample in range(3):
+        store.files.file("status", (0, sample)).unlink()
+    with pytest.warns(HeomdaskWarning, match="at least 0 of 3"):
+        found = hd.mean(hd.open(tmp_path / "s.zarr"))
+    assert np.isnan(found["c"].values).all()
+
+
+@pytest.mark.parametrize(
+    ("over", "weights", "said"), [("sample", None, "`over`"), ("point", [1.0], "`weights`")]
+)
+def test_wrong_means_are_refused(nodes: xr.Dataset, over: str, weights: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        hd.mean(nodes, over, weights=weights)
