@@ -1,0 +1,154 @@
+"""Where the field of values of a constant generator lies, per member.
+
+Takes: a compiled plan without named scalars.
+Gives: `Bounds`, an ellipse per member, by Lanczos on ``(G + G^+)/2`` and ``(G - G^+)/2i``;
+    `fastest_rate`, read off the plan alone.
+Next file: `faber.py`, the polynomials of that ellipse.
+
+A Hermitian operator's extreme eigenvalues are approached from inside by the Ritz values. Each
+is moved outwards by a fraction of its residual norm, and the ellipse is inflated by
+`INFLATION`. What is still outside costs accuracy nowhere: the guard of `segments.py` sees it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heomdask.backends.traits import BackendTraits, Compiled, State
+from heomdask.plan import Plan
+from heomdask.solvers.trajectory import Floats
+
+ITERATIONS = 8  # per Hermitian operator; each takes one application of G and one of G^+
+INFLATION = 1.02
+RESIDUAL_SHARE = 0.3  # of the residual norm that is added to a Ritz value
+INVARIANT = 1e-7  # a residual this small, relative, ends a chain: the square root of rounding
+SEED = 20240229  # of the one start vector that all problems of a shape share
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """An ellipse in the complex plane for each member; all arrays of shape (M,).
+
+    The points are ``centre + real cos(phi) + i imag sin(phi)``.
+    """
+
+    centre: Floats
+    real: Floats
+    imag: Floats
+    applications: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("centre", "real", "imag"):
+            array = np.atleast_1d(np.array(getattr(self, name), dtype=np.float64))
+            if not np.all(np.isfinite(array)) or (name != "centre" and np.any(array < 0)):
+                raise ValueError(f"`{name}` must be finite, and a semi-axis not negative")
+            object.__setattr__(self, name, array)
+        if not len(self.centre) == len(self.real) == len(self.imag):
+            raise ValueError("`centre`, `real` and `imag` must have one length")
+
+    @property
+    def radius(self) -> Floats:
+        """The largest distance of a point of the ellipse from its centre."""
+        return np.maximum(self.real, self.imag)
+
+
+def field_of_values(backend: BackendTraits, compiled: Compiled) -> Bounds:
+    """The ellipse of every member of a compiled plan, to one or two per cent.
+
+    The start vector depends on the plan's shape alone, so a member's ellipse does not depend
+    on its companions.
+    """
+    precision = "float64" if compiled.dtype.itemsize == compiled.plan.dtype.itemsize else "float32"
+    adjoint = backend.compile(compiled.plan.adjoint(), precision)
+    low, high = _extremes(backend, compiled, adjoint, +1)
+    left, right = _extremes(backend, compiled, adjoint, -1)
+    return Bounds(
+        centre=(high + low) / 2,
+        real=INFLATION * (high - low) / 2,
+        imag=INFLATION * np.maximum(np.abs(left), np.abs(right)),
+        applications=4 * ITERATIONS,
+    )
+
+
+def _extremes(
+    backend: BackendTraits, compiled: Compiled, adjoint: Compiled, sign: int
+) -> tuple[Floats, Floats]:
+    """Lowest and highest eigenvalue of ``(G + G^+)/2`` (sign 1) or of ``(G - G^+)/2i`` (sign -1).
+
+    The skew part K = (G - G^+)/2 is never multiplied by i, so that a real plan stays real:
+    with ``v_k' = i^k v_k`` the recurrence ``beta v_{k+1} = K v_k - i alpha v_k + beta v_{k-1}``
+    has the real tridiagonal matrix of K/i.
+    """
+    plan = compiled.plan
+    members = plan.n_members
+    alphas = np.zeros((ITERATIONS, members))
+    betas = np.zeros((ITERATIONS, members))
+    v = _start(backend, compiled)
+    other = backend.empty(compiled)
+    beta = np.zeros(members)
+    for k in range(ITERATIONS):
+        # other <- A v - sign beta other, one half of A after the other
+        backend.apply(compiled, v, other, a=0.5, c=-sign * beta)
+        backend.apply(adjoint, v, other, a=0.5 * sign, c=1.0)
+        along, square = backend.dots(compiled, [v, other], other)
+        alpha = np.asarray(along.real if sign > 0 else along.imag, dtype=np.float64)
+        alphas[k] = alpha
+        norm_square = np.asarray(square.real, dtype=np.float64)
+        beta = np.sqrt(np.maximum(norm_square - alpha * alpha, 0.0))
+        live = beta > INVARIANT * np.sqrt(norm_square)
+        beta = np.where(live, beta, 0.0)
+        betas[k] = beta
+        inverse = np.where(live, 1.0 / np.where(live, beta, 1.0), 0.0)
+        shift = -inverse * (alpha if sign > 0 or plan.form == "real" else 1j * alpha)
+        backend.combine(compiled, other, [inverse, shift], [other, v])
+        v, other = other, v
+    return _ritz(alphas, betas)
+
+
+def _start(backend: BackendTraits, compiled: Compiled) -> State:
+    """The normalised random state that every Lanczos run starts from."""
+    plan = compiled.plan
+    host = np.random.default_rng(SEED).standard_normal((plan.n_cols, plan.d, plan.d))
+    state = backend.put(compiled, host.astype(plan.dtype))
+    square = np.asarray(backend.dots(compiled, [state], state)[0].real, dtype=np.float64)
+    backend.combine(compiled, state, [1.0 / np.sqrt(square)], [state])
+    return state
+
+
+def _ritz(alphas: Floats, betas: Floats) -> tuple[Floats, Floats]:
+    """Extreme Ritz values of the tridiagonal matrices (columns), moved outwards.
+
+    A chain that ended in an invariant subspace (beta 0) goes on with zero vectors, whose rows
+    and columns are zero: they are left out.
+    """
+    steps, members = alphas.shape
+    low, high = np.empty(members), np.empty(members)
+    for m in range(members):
+        ended = np.flatnonzero(betas[:, m] == 0)
+        n = int(ended[0]) + 1 if len(ended) else steps
+        off = betas[: n - 1, m]
+        matrix = np.diag(alphas[:n, m]) + np.diag(off, 1) + np.diag(off, -1)
+        values, vectors = np.linalg.eigh(matrix)
+        residual = RESIDUAL_SHARE * betas[n - 1, m] * np.abs(vectors[-1])
+        low[m], high[m] = values[0] - residual[0], values[-1] + residual[-1]
+    return low, high
+
+
+def fastest_rate(plan: Plan) -> Floats:
+    """The largest |rate| with which an ADO decays by itself, per member; (M,).
+
+    Sums the terms ``s A X`` without operators over the diagonals of their A.
+    """
+    diagonal: NDArray[np.complex128] = np.zeros((plan.n_rows, plan.n_members), np.complex128)
+    for term in plan.terms:
+        if term.left is not None or term.right is not None or term.transposed:
+            continue
+        for shift in term.shifts:
+            if shift.name is None:
+                line = plan.patterns[shift.pattern].matrix.diagonal()
+                diagonal += line[:, None] * np.asarray(shift.scalar)
+    result: Floats = np.max(np.abs(diagonal), axis=0)
+    return result

@@ -1,0 +1,229 @@
+"""The exponential as a series of Faber polynomials of an ellipse.
+
+Takes: an ellipse per member (`Bounds`), a step t, the norms of the terms of earlier segments.
+Gives: `coefficients` and `Faber`, which chooses degree and length of each segment and judges it.
+Next file: `taylor.py`, the same without an ellipse.
+
+The ellipse ``c + a cos(phi) + i b sin(phi)`` is the image of the unit circle under
+``c + g (w + r/w)`` with capacity g = (a + b)/2 and ratio r = (a - b)/(a + b). Its Faber
+polynomials are ``F_0 = 1, F_k = w^k + (r/w)^k``; with ``z = (G - c)/g``
+
+    F_1 = z,  F_2 = z F_1 - 2 r F_0,  F_k = z F_{k-1} - r F_{k-2},
+    exp(G t) = sum_k e_k(t) F_k(G),
+    e_k(t) = e^{ct} (g t)^k / k!  0F1(; k + 1; r g^2 t^2).
+
+Chebyshev's polynomials are the same up to a factor, and e_k is e^{ct} I_k or e^{ct} J_k up to
+that factor; in this form nothing happens at a circle (r = 0), and ``|F_k(G)| <= 2`` whenever the
+ellipse holds the field of values of G, so the terms can be judged at sight.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.special
+
+from heomdask.solvers.bounds import Bounds
+from heomdask.solvers.segment import Segments
+from heomdask.solvers.trajectory import Floats, Ints, Mask
+
+MAX_DEGREE = 250  # of a segment
+TAIL = 30  # coefficients beyond it that estimate what was cut off
+PAST_PEAK = 1e-2  # of the largest term, that the last ones must have fallen to
+BOUND = 2.0  # of |F_k|, in the 2-norm
+SAFETY = 10.0  # of a measured norm of a term, when it predicts the next segment's
+STRIKES = 2  # rejections in a row after which the ellipse is given up
+SEED_DEPTH = 75.0  # the recurrence starts where a coefficient is e^-75 of the largest one
+
+
+def coefficients(centre: Floats, capacity: Floats, ratio: Floats, t: Floats, degree: int) -> Floats:
+    """``e_k(t)``, k = 0 .. degree, for n ellipses and n times: (degree + 1, n).
+
+    By the recurrence ``e_{k-1} = k/(g t) e_k + r e_{k+1}`` downwards, which keeps relative
+    accuracy, from where e_k is negligible; normalised by the Bessel functions of order 0 (and 1
+    where they oscillate).
+    """
+    y = np.maximum(capacity * t, 1e-60)
+    start = _start_degree(y, ratio)
+    order = np.argsort(-start, kind="stable")
+    inverse, r, begin = 1.0 / y[order], ratio[order], start[order]
+    top = int(begin[0])
+    result = np.zeros((max(degree, top) + 3, len(y)))
+    counts = np.searchsorted(-begin, -np.arange(top + 1), side="right")
+    scratch = np.empty(len(y))
+    for k in range(top, 0, -1):
+        n = counts[k]
+        fresh = counts[k + 1] if k < top else 0
+        result[k, fresh:n] = 1.0
+        np.multiply(result[k, :n], inverse[:n], out=result[k - 1, :n])
+        result[k - 1, :n] *= k
+        np.multiply(result[k + 1, :n], r[:n], out=scratch[:n])
+        result[k - 1, :n] += scratch[:n]
+    result = result[:, np.argsort(order, kind="stable")]
+    result *= _exact_size(centre * t, y, ratio) / _measured_size(result, ratio)
+    return result[: degree + 1]
+
+
+def _start_degree(y: Floats, ratio: Floats) -> Ints:
+    """The degree at which ``e_k`` has fallen to e^-SEED_DEPTH of the largest one.
+
+    By Cauchy's estimate on the circle ``|w| = e^s``, with k = y (e^s - r e^-s):
+    ``y [e^s + r e^-s - 1 - r - (e^s - r e^-s) s] = -SEED_DEPTH``, by Newton from above.
+    """
+    flat = np.maximum(y * (1.0 + ratio), 1e-300)
+    s = np.minimum(np.sqrt(2 * SEED_DEPTH / flat), np.maximum(2.0, np.log(SEED_DEPTH / y)))
+    for _ in range(6):
+        up, down = np.exp(s), ratio * np.exp(-s)
+        value = up + down - 1.0 - ratio - (up - down) * s + SEED_DEPTH / y
+        s = s + value / (s * (up + down))
+    up, down = np.exp(s), ratio * np.exp(-s)
+    return np.ceil(y * (up - down)).astype(np.int64) + 2
+
+
+def _exact_size(ct: Floats, y: Floats, ratio: Floats) -> Floats:
+    """``e_0`` for r >= 0; ``sqrt(e_0^2 + |r| e_1^2)`` for r < 0, which has no zeros."""
+    x = 2.0 * y * np.sqrt(np.abs(ratio))
+    grown = np.exp(ct + x) * scipy.special.i0e(x)
+    swung = np.exp(ct) * np.hypot(scipy.special.j0(x), scipy.special.j1(x))
+    result: Floats = np.where(ratio >= 0, grown, swung)
+    return result
+
+
+def _measured_size(e: Floats, ratio: Floats) -> Floats:
+    """The same of unnormalised coefficients."""
+    swung = np.hypot(e[0], np.sqrt(np.abs(ratio)) * e[1])
+    result: Floats = np.where(ratio >= 0, e[0], swung)
+    return result
+
+
+class Faber:
+    """The series on the ellipse of every member; remembers how large its terms were."""
+
+    name = "faber"
+
+    def __init__(self, bounds: Bounds, span: float) -> None:
+        floor = np.maximum(1e-3 * bounds.radius, 1e-6 / span)
+        real, imag = np.maximum(bounds.real, floor), np.maximum(bounds.imag, floor)
+        self.centre = bounds.centre
+        self.capacity = (real + imag) / 2
+        self.ratio = (real - imag) / (real + imag)
+        members = len(self.centre)
+        self.profile = np.full((MAX_DEGREE + TAIL + 1, members), SAFETY * BOUND)
+        self.length = np.minimum(
+            (MAX_DEGREE - 40) / imag, MAX_DEGREE**2 / (2 * 20 * real)
+        )
+        self.strikes = np.zeros(members, dtype=np.int64)
+
+    def given_up(self, idx: Ints) -> Mask:
+        """Members whose ellipse has failed too often in a row."""
+        return np.asarray(self.strikes[idx] >= STRIKES)
+
+    def choose(
+        self, idx: Ints, remaining: Floats, size: Floats, rate: Floats, ceiling: Floats
+    ) -> Segments:
+        """The longest equal segments whose predicted terms are small enough.
+
+        Parameters
+        ----------
+        idx : the members, n of them.
+        remaining : (n,), the time to the next forced end of a segment.
+        size : (n,), the largest element of the state.
+        rate : (n,), the error allowed per time.
+        ceiling : (n,), the size of a term above which its rounding would show.
+        """
+        count = np.maximum(np.ceil(remaining / self.length[idx] - 1e-9), 1.0)
+        degree = np.ones(len(idx), dtype=np.int64)
+        weights = np.zeros((len(self.profile), len(idx)))
+        todo = np.arange(len(idx))
+        while len(todo):
+            who = idx[todo]
+            length = remaining[todo] / count[todo]
+            e = coefficients(
+                self.centre[who], self.capacity[who], self.ratio[who], length, MAX_DEGREE + TAIL
+            )
+            terms = np.abs(e) * self.profile[:, who] * size[todo]
+            tail = np.add.accumulate(terms[::-1], axis=0)[::-1]
+            small = np.minimum(rate[todo] * length, PAST_PEAK * np.max(terms, axis=0))
+            k = np.count_nonzero(tail > small, axis=0)
+            degree[todo] = np.maximum(k, 2)
+            weights[:, todo] = e
+            bad = (k > MAX_DEGREE) | (np.max(terms, axis=0) > ceiling[todo])
+            hopeless = bad & ((count[todo] > 1e9) | ~np.isfinite(terms[-1]))
+            self.strikes[who[hopeless]] = STRIKES
+            todo = todo[bad & ~hopeless]
+            count[todo] = np.ceil(1.4 * count[todo])
+        degree = np.minimum(degree, MAX_DEGREE)
+        return Segments(idx, remaining / count, degree, weights)
+
+    def rows(self, segments: Segments) -> Floats:
+        """The table (K + 1, 4, n) that `recur` takes."""
+        weights = segments.kept()
+        live = np.arange(len(weights))[:, None] <= segments.degree
+        inverse = 1.0 / self.capacity[segments.idx]
+        table = np.zeros((len(weights), 4, len(segments.idx)))
+        table[1:, 0] = np.where(live[1:], inverse, 0.0)
+        table[1:, 1] = np.where(live[1:], -self.centre[segments.idx] * inverse, 0.0)
+        table[2:, 2] = np.where(live[2:], -self.ratio[segments.idx], 0.0)
+        table[2, 2] *= 2
+        table[:, 3] = weights
+        return table
+
+    def values(self, segments: Segments, which: Ints, dt: Floats) -> Floats:
+        """Coefficients (K + 1, n) at times `dt` into the segments number `which`."""
+        who = segments.idx[which]
+        degree = int(segments.degree.max())
+        return coefficients(self.centre[who], self.capacity[who], self.ratio[who], dt, degree)
+
+    def judge(
+        self, segments: Segments, norms: Floats, rate: Floats, ceiling: Floats
+    ) -> Mask:
+        """Which segments hold, from the norms (K + 1, n) of their terms; learn from all.
+
+        What was cut off is the sum of the coefficients beyond the degree times the largest of
+        the last three norms, the growth of the norms included.
+        """
+        idx, degree = segments.idx, segments.degree
+        with np.errstate(all="ignore"):
+            terms = np.abs(segments.kept()) * norms
+            last = _window_max(norms, degree)
+            growth = np.maximum(1.0, (last / _window_max(norms, degree - 3)) ** (1 / 3))
+            growth = np.where(np.isfinite(growth), growth, 1.0)
+            cut, factor = np.zeros(len(idx)), last.copy()
+            for j in range(1, TAIL + 1):
+                factor = factor * growth
+                cut += factor * np.abs(_row(segments.weights, degree + j))
+            largest = np.max(terms, axis=0)
+            good = (cut <= rate * segments.length) & (largest <= ceiling)
+            good &= _window_max(terms, degree) <= PAST_PEAK * largest
+            self._learn(idx, norms, degree)
+        self.length[idx] = segments.length * np.where(good, 2.5, 0.5)
+        self.strikes[idx] = np.where(good, 0, self.strikes[idx] + 1)
+        return good
+
+    def _learn(self, idx: Ints, norms: Floats, degree: Ints) -> None:
+        """Predict the next norms, relative to the state: these, then on as they fell lately."""
+        k = np.arange(len(self.profile))[:, None]
+        measured = np.zeros((len(self.profile), len(idx)))
+        measured[: len(norms)] = norms
+        envelope = measured.copy()
+        envelope[1:] = np.maximum(envelope[1:], measured[:-1])
+        envelope[:-1] = np.maximum(envelope[:-1], measured[1:])
+        last, middle = _window_max(norms, degree), _window_max(norms, degree // 2)
+        slope = np.log(last / middle) / np.maximum(degree - degree // 2, 1)
+        slope = np.where(slope < 0, slope / 2, slope)
+        beyond = last * np.exp(slope * (k - degree))
+        scale = SAFETY / np.where(norms[0] > 0, norms[0], 1.0)
+        profile = np.where(k <= degree, envelope, beyond) * scale
+        self.profile[:, idx] = np.where(norms[0] > 0, profile, SAFETY * BOUND)
+
+
+def _row(array: Floats, k: Ints) -> Floats:
+    """``array[k_i, i]``, k cut to the rows there are."""
+    index = np.clip(k, 0, len(array) - 1)
+    result: Floats = np.take_along_axis(array, index[None], axis=0)[0]
+    return result
+
+
+def _window_max(norms: Floats, k: Ints) -> Floats:
+    """The largest of the norms of the terms k - 2 .. k."""
+    result: Floats = np.maximum(np.maximum(_row(norms, k), _row(norms, k - 1)), _row(norms, k - 2))
+    return result
