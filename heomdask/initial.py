@@ -47,7 +47,7 @@ class Start:
 
     @property
     def is_restart(self) -> bool:
-        return self.values.shape[1] > 1
+        return int(self.values.shape[1]) > 1
 
 
 def operator(rho0: Any, d: int) -> Complex:

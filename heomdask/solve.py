@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -146,7 +146,7 @@ class _Request:
     method: str
     backend: str | BackendTraits
     threads: int | None
-    layout: str
+    layout: Literal["auto", "batch"]
     final_ados: bool
 
     def __post_init__(self) -> None:
@@ -212,7 +212,9 @@ def _run(prepared: Sequence[Prepared], rho0s: Any, request: _Request) -> BatchRe
     compiled = backend.compile(plan)
     wanted = canonical(request.observables, plan.d)
     bound = bind(wanted, [p.expanded for p in prepared], ados)
-    scale = np.stack([ado_scale(p.expanded, ados)[bound.ados] for p in prepared], axis=-1)
+    scale = np.ones((len(bound.ados), len(prepared)))  # that of row 0 is 1
+    if len(bound.ados) > 1:
+        scale = np.stack([ado_scale(p.expanded, ados)[bound.ados] for p in prepared], axis=-1)
     batch = _Batch(prepared, ados, begin, columns, plan, backend, compiled, bound, scale)
     _refuse_if_too_large(batch, request)
     clock.append(time.perf_counter())

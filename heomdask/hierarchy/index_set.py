@@ -235,6 +235,6 @@ def index_set(
     with _lock:
         made = _cache.setdefault(bounds, made)
         _cache.move_to_end(bounds)
-        while len(_cache) > 1 and sum(s.nbytes for s in _cache.values()) > CACHE_BYTES:
+        while found is None and len(_cache) > 1 and sum(s.nbytes for s in _cache.values()) > CACHE_BYTES:
             _cache.popitem(last=False)
     return made

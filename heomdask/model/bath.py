@@ -102,7 +102,7 @@ class ThermalBath(ABC):
         """Line-shape function, dimensionless, of the shape of `t`; g(-t) = g(t)*."""
         return self._quadrature.lineshape(t)
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """A hash of the class and its parameters."""
         return digest_of(type(self).__qualname__, self)

@@ -101,7 +101,7 @@ class Exponents:
         """K, the number of hierarchy indices that this bath takes."""
         return len(self.c)
 
-    @property
+    @functools.cached_property
     def hermitian(self) -> bool:
         """Whether every ADO of a Hermitian state stays Hermitian (so that a real form exists)."""
         return bool(np.all(self.gamma.imag == 0) and np.all(self.cbar == self.c.conj()))

@@ -17,7 +17,7 @@ from heomdask.outcome import Outcome
 
 NOT_CONVERGED_ABOVE = 1e-3  # rise of the trace norm, relative to its value at the start
 UNSTABLE_ABOVE = 0.1
-SAMPLES = 32  # states looked at per member, the last one among them
+SAMPLES = 16  # states looked at per member, the last one among them
 
 
 def watched(n_times: int) -> NDArray[np.int64]:
@@ -28,7 +28,7 @@ def watched(n_times: int) -> NDArray[np.int64]:
 
 def trace_norm(states: NDArray[np.complex128], hermitian: bool) -> NDArray[np.float64]:
     """Sum of the singular values of a stack (..., d, d); NaN where a state is not finite."""
-    finite = np.isfinite(states).all(axis=(-2, -1))
+    finite = np.asarray(np.isfinite(states).all(axis=(-2, -1)))
     safe = np.where(finite[..., None, None], states, 0)
     d = states.shape[-1]
     if not hermitian:

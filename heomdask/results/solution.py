@@ -43,7 +43,8 @@ class Ados:
     @property
     def rho(self) -> Complex:
         """The reduced density matrix (d, d)."""
-        return self.values[0]
+        first: Complex = self.values[0]
+        return first
 
     def __len__(self) -> int:
         return len(self.values)

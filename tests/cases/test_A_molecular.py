@@ -69,7 +69,7 @@ class TestA29Foerster:
 class TestA37Fmo:
     case = load("A37")
 
-    def run(self, T, depth, expansion, backend="native"):
+    def run(self, T, depth, expansion):
         H = np.array(self.case["H_cm"]) * cm1
         bath = hd.DrudeLorentz(
             lam=self.case["lam_cm"] * cm1, gamma=1 / (self.case["bath_time_fs"] * fs), T=T * K
@@ -77,12 +77,12 @@ class TestA37Fmo:
         problem = hd.Problem(H, [hd.Coupling(projector(7, j), bath) for j in range(7)])
         sol = hd.evolve(
             problem, projector(7, 0), self.case["t_fs"], depth=depth, expansion=expansion,
-            backend=backend, tol=1e-7,
+            backend="native", tol=1e-7,
         )
         return populations(sol.rho)
 
-    def test_300K_at_the_same_truncation(self, backend):
-        found = self.run(300, 4, hd.Pade(1), backend)
+    def test_300K_at_the_same_truncation(self):
+        found = self.run(300, 4, hd.Pade(1))
         assert np.max(np.abs(found - self.case["T300"]["pops"])) < 1e-4
 
     def test_300K_converged(self):

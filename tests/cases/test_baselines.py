@@ -13,7 +13,7 @@ import heomdask as hd
 
 BASELINES = load("baselines")
 TOLERANCE = 1e-6
-CHEAP = {"DIMER": "6", "FMO300": "4", "FMO77": "3", "SB": "10", "LAM3": "6"}  # for numpy
+CHEAP = {"DIMER": "6", "FMO300": "3", "SB": "10", "LAM3": "6"}  # for numpy
 SLOW = {("FMO300", "9"), ("FMO300", "10"), ("FMO77", "6")}
 
 
