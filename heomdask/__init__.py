@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from heomdask.expansion import ESPRIT as ESPRIT
     from heomdask.expansion import Matsubara as Matsubara
     from heomdask.expansion import Pade as Pade
-    from heomdask.hierarchy import Depth as Depth
-    from heomdask.hierarchy import ModeLimits as ModeLimits
-    from heomdask.hierarchy import Weighted as Weighted
+    from heomdask.hierarchy.truncation import Depth as Depth
+    from heomdask.hierarchy.truncation import ModeLimits as ModeLimits
+    from heomdask.hierarchy.truncation import Weighted as Weighted
     from heomdask.model import CorrelationFunction as CorrelationFunction
     from heomdask.model import Coupling as Coupling
     from heomdask.model import Drive as Drive
@@ -64,7 +64,7 @@ _HOME = {
         "StoreError", "TooLarge",
     ),
     "heomdask.expansion": ("AAA", "ESPRIT", "Matsubara", "Pade"),
-    "heomdask.hierarchy": ("Depth", "ModeLimits", "Weighted"),
+    "heomdask.hierarchy.truncation": ("Depth", "ModeLimits", "Weighted"),
     "heomdask.model": (
         "CorrelationFunction", "Coupling", "Drive", "DrudeLorentz", "Exponents", "Ohmic",
         "Problem", "Samples", "SpectralDensity", "UnderdampedBrownian", "counter_term",
