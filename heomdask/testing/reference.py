@@ -48,7 +48,7 @@ def dense_generator(
         offset = 0
         for q0, exponents, name in expanded.baths:
             q = q0 if name is None else functions[name] * q0
-            left, right = _matrix(lambda rho, q=q: q @ rho, d), _matrix(lambda rho, q=q: rho @ q, d)
+            left, right = _matrix(q.__matmul__, d), _matrix(q.__rmatmul__, d)
             gamma = np.diag(exponents.gamma)
             for k, j, value in exponents.lateral:
                 gamma[k, j] += value
@@ -80,8 +80,8 @@ def _system(expanded: Expanded, functions: Mapping[str, float], rho: Complex) ->
     for op in expanded.lindblad:
         dag = op.conj().T
         total += op @ rho @ dag - 0.5 * (dag @ op @ rho + rho @ dag @ op)
-    for q0, exponents, name in expanded.baths:
-        q = q0 if name is None else functions[name] * q0
+    for q0, exponents, f_name in expanded.baths:
+        q = q0 if f_name is None else functions[f_name] * q0
         inner = q @ rho - rho @ q
         total -= exponents.delta * (q @ inner - inner @ q)
     return total

@@ -136,9 +136,7 @@ def test_what_cannot_be_numbered_is_refused_at_once():
 def test_weighted_counts_fast_modes_more():
     rates = (1.0, 2.0, 8.0)
     built = index_set(Weighted(4), 3, rates)
-    expected = [
-        n for n in itertools.product(range(5), repeat=3) if n[0] + 2 * n[1] + 8 * n[2] <= 4
-    ]
+    expected = [n for n in itertools.product(range(5), repeat=3) if n[0] + 2 * n[1] + 8 * n[2] <= 4]
     assert [tuple(n) for n in built.indices.tolist()] == expected
     assert Weighted(4).n_ado(3, rates) == len(expected)
     assert Weighted(3, power=0.0).n_ado(3, rates) == Depth(3).n_ado(3)
