@@ -94,6 +94,7 @@ def structure(expanded: Expanded) -> Hashable:
 
     The key fixes which terms and links exist, so that the arithmetic done for a member cannot
     depend on the numbers of its companions. It knows no number: lam = 0 is an ordinary member.
+    A terminator is there if any member has one; the others add exact zeros for it.
     """
     return expanded.key
 

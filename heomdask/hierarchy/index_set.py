@@ -230,11 +230,12 @@ def index_set(
     """
     bounds = truncation.bounds(n_modes, rates)
     with _lock:
-        found = _cache.pop(bounds, None)
-    made = IndexSet(bounds) if found is None else found
+        if bounds in _cache:
+            _cache.move_to_end(bounds)
+            return _cache[bounds]
+    made = IndexSet(bounds)  # outside the lock: it may take a second
     with _lock:
         made = _cache.setdefault(bounds, made)
-        _cache.move_to_end(bounds)
-        while found is None and len(_cache) > 1 and sum(s.nbytes for s in _cache.values()) > CACHE_BYTES:
+        while len(_cache) > 1 and sum(s.nbytes for s in _cache.values()) > CACHE_BYTES:
             _cache.popitem(last=False)
     return made

@@ -104,7 +104,7 @@ class Exponents:
     @functools.cached_property
     def hermitian(self) -> bool:
         """Whether every ADO of a Hermitian state stays Hermitian (so that a real form exists)."""
-        return bool(np.all(self.gamma.imag == 0) and np.all(self.cbar == self.c.conj()))
+        return not self.gamma.imag.any() and bool((self.cbar == self.c.conj()).all())
 
     @property
     def T(self) -> None:
@@ -226,8 +226,12 @@ def _block_integral(
         generator[k, k + 1] = 1.0
     start = np.zeros(size, dtype=complex)
     start[-1 if power else slice(0, k)] = 1.0 if power else c
-    states = scipy.linalg.expm(generator * t[:, None, None]) @ start
-    return np.asarray(states[:, :k] @ read)
+    # mirrored, because scipy loses half of the digits of a triangular matrix with close rates
+    v = np.arange(1.0, size + 1)
+    mirror = np.eye(size) - 2 * np.outer(v, v) / (v @ v)
+    mirrored = mirror @ generator @ mirror * t[:, None, None]
+    states = scipy.linalg.expm(mirrored) @ (mirror @ start)
+    return np.asarray(states @ mirror[:, :k] @ read)
 
 
 def _connected(lateral: Lateral, n: int) -> list[list[int]]:
