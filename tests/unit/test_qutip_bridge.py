@@ -74,7 +74,7 @@ def test_terminator(Nk):
     plain = hd.Problem(H, [bath]).baths()[0].bath
     with_delta = hd.Exponents(
         c=plain.c, gamma=plain.gamma, cbar=plain.cbar, read=plain.read, lateral=plain.lateral,
-        delta=delta,
+        delta=complex(delta).real,
     )
     for problem in (
         hd.Problem(H, [hd.Coupling(Q, with_delta)]),
