@@ -165,7 +165,7 @@ class Coherence:
 
 @functools.lru_cache(maxsize=8192)
 def depth_error(hierarchy: Coherence, t_end: float, depth: int) -> float:
-    """The largest |x_0(t) - exact| over 0 <= t <= t_end, with x_0(0) = 1; infinite if it explodes."""
+    """The largest |x_0(t) - exact| over 0 <= t <= t_end, x_0(0) = 1; infinite if it explodes."""
     if t_end == 0 or hierarchy.n_modes == 0:
         return 0.0
     step = t_end / (STEPS - 1)

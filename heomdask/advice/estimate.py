@@ -7,10 +7,10 @@ Next file: `../preparation.py`, which uses it for depth="auto" and expansion="au
 Every pair of eigenvectors of the coupling operators makes a coherence; the one that its baths
 dephase most is taken, and of its rho_ij <= 1/2 the error is
 
-    of the expansion   max |Delta g(t)| (q_i - q_j)^2 / 2,   summed over the baths
+    of the expansion   max |Delta g(t)| (q_i - q_j)^2 / 2,   while the coherence lives
     of the depth       max |x_0(t) - exact| / 2              from the scalar hierarchy
 
-Baths of one kind on several operators act as one, along the difference of their eigenvalues: that
+Expansion errors of several baths are added. Baths of one kind on several operators act as one, along the difference of their eigenvalues: that
 is exact. Operators that do not commute have no common eigenvectors; their spreads are added.
 """
 
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heomdask import checks
-from heomdask.advice.dephasing import Coherence, Pair, deepest, depth_error
+from heomdask.advice.dephasing import Coherence, Pair, deepest, depth_error, exact_coherence
 from heomdask.errors import InputError
 from heomdask.expansion import AAA, ESPRIT, Expansion, Pade, expand
 from heomdask.hierarchy.truncation import Depth, Truncation, as_truncation
@@ -44,7 +44,8 @@ _COMMUTE = 1e-9
 _PADES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12)
 _TOLS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5)
 _MODES = (2, 3, 4, 5, 6, 8, 10, 12)
-_TIMES = 24  # at which g(t) is compared
+_TIMES = 48  # at which g(t) is compared
+_DEAD = 0.01  # a coherence smaller than this feels nothing any more
 
 
 @dataclass(frozen=True)
@@ -157,13 +158,17 @@ def _expansion(
     error: float,
 ) -> tuple[Expansion | None, float]:
     """The first candidate with half of the error to spare, or else the best; and its error."""
+    exact = [_lineshape(_Keyed.of(baths[at]), span) for at, _ in pairs]
+    left = np.ones(_TIMES)
+    for g, (_, pair) in zip(exact, pairs, strict=True):
+        left = left * np.abs(exact_coherence(g, pair))
+    alive = left >= _DEAD
     best: tuple[Expansion | None, float] = (candidates[0], math.inf)
     for method in candidates:
-        off = HALF * sum(
-            pair.spread**2
-            * _lineshape_error(_Keyed.of(baths[at]), _method(baths[at], method), span)
-            for at, pair in pairs
-        )
+        off = 0.0
+        for g, (at, pair) in zip(exact, pairs, strict=True):
+            approximate = _approximate(_Keyed.of(baths[at]), _method(baths[at], method), span)
+            off += HALF * pair.spread**2 * float(np.max(np.abs(approximate - g)[alive]))
         best = min(best, (method, off), key=lambda entry: entry[1])
         if off <= error / 2:
             break
@@ -217,16 +222,14 @@ def _exponents(keyed: _Keyed, method: Expansion | None) -> Exponents:
 
 @functools.lru_cache(maxsize=1024)
 def _lineshape(keyed: _Keyed, span: float) -> Complexes:
+    """g(t) of the bath, (_TIMES,)."""
     return np.asarray(keyed.bath.g(np.linspace(0.0, span, _TIMES)))
 
 
 @functools.lru_cache(maxsize=4096)
-def _lineshape_error(keyed: _Keyed, method: Expansion | None, span: float) -> float:
-    """The largest |Delta g(t)| over 0 <= t <= span."""
-    if isinstance(keyed.bath, Exponents):
-        return 0.0
-    approximate = _exponents(keyed, method).lineshape(np.linspace(0.0, span, _TIMES))
-    return float(np.max(np.abs(approximate - _lineshape(keyed, span))))
+def _approximate(keyed: _Keyed, method: Expansion | None, span: float) -> Complexes:
+    """g(t) of its exponents, (_TIMES,)."""
+    return _exponents(keyed, method).lineshape(np.linspace(0.0, span, _TIMES))
 
 
 def _pairs(baths: Sequence[BathTerm], grid: Floats) -> list[tuple[int, Pair]]:

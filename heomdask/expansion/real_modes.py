@@ -26,7 +26,7 @@ _REAL = 1e-9  # an imaginary part below this, relatively, is rounding
 
 
 def least_squares(columns: Floats, values: Floats) -> Floats:
-    """The x of least |columns x - values|; columns are scaled to one size, as rates span decades."""
+    """The x of least |columns x - values|; columns are scaled to one size: rates span decades."""
     size = np.linalg.norm(columns, axis=0)
     solution = np.linalg.lstsq(columns / size, values, rcond=None)[0]
     return np.asarray((solution.T / size).T)

@@ -219,19 +219,19 @@ def _block_integral(
     """r^T exp(-Gamma t) c, or its double time integral, by the exponential of one matrix."""
     k = len(c)
     size = k + power
-    generator = np.zeros((size, size), dtype=complex)
-    generator[:k, :k] = -block
-    if power:  # y' = -Gamma y + c u, u' = v, v' = 0: y(t) = int_0^t (t - s) exp(-Gamma s) c ds
-        generator[:k, k] = c
-        generator[k, k + 1] = 1.0
+    generator = np.zeros((len(t), size, size), dtype=complex)
+    generator[:, :k, :k] = -block * t[:, None, None]
+    if power:  # y' = -Gamma t y + c u, u' = v, v' = 0, for a unit of time: y = the integral / t^2
+        generator[:, :k, k] = c
+        generator[:, k, k + 1] = 1.0
     start = np.zeros(size, dtype=complex)
     start[-1 if power else slice(0, k)] = 1.0 if power else c
     # mirrored, because scipy loses half of the digits of a triangular matrix with close rates
     v = np.arange(1.0, size + 1)
     mirror = np.eye(size) - 2 * np.outer(v, v) / (v @ v)
-    mirrored = mirror @ generator @ mirror * t[:, None, None]
-    states = scipy.linalg.expm(mirrored) @ (mirror @ start)
-    return np.asarray(states @ mirror[:, :k] @ read)
+    states = scipy.linalg.expm(mirror @ generator @ mirror) @ (mirror @ start)
+    values = states @ mirror[:, :k] @ read * t**power
+    return np.asarray(values, dtype=np.complex128)
 
 
 def _connected(lateral: Lateral, n: int) -> list[list[int]]:
