@@ -26,19 +26,28 @@ if TYPE_CHECKING:
     from heomdask.ensemble.sweep import Sweep
 
 
-class _Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+class _Table(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A TOML table whose unknown keys are errors."""
 
 
-class Range(_Table):
-    """Equally spaced values, both ends included."""
+class AxisTable(_Table, kw_only=True):
+    """Numbers with a unit: `values`, or `start`, `stop` and `step` (both ends included)."""
 
-    start: float
-    stop: float
-    step: Annotated[float, msgspec.Meta(gt=0)]
+    values: list[float] | None = None
+    start: float | None = None
+    stop: float | None = None
+    step: Annotated[float, msgspec.Meta(gt=0)] | None = None
     unit: str | None = None
 
     def array(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        ends = (self.start, self.stop, self.step)
+        if self.values is not None and ends == (None, None, None):
+            return np.array(self.values, dtype=np.float64)
+        if self.values is not None or self.start is None or self.stop is None or self.step is None:
+            raise InputError(
+                "an axis must have either `values`, or `start`, `stop` and `step`, got "
+                f"{', '.join(self.given()) or 'none of them'}."
+            )
         count = int(np.floor((self.stop - self.start) / self.step + 1e-9)) + 1
         if count < 1:
             raise InputError(
@@ -46,25 +55,18 @@ class Range(_Table):
             )
         return self.start + self.step * np.arange(count)
 
-
-class Values(_Table):
-    """Values as listed."""
-
-    values: list[float]
-    unit: str | None = None
-
-    def array(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        return np.array(self.values, dtype=np.float64)
+    def given(self) -> list[str]:
+        return [n for n in ("values", "start", "stop", "step") if getattr(self, n) is not None]
 
 
-class TermTable(_Table):
+class TermTable(_Table, kw_only=True):
     """`strength` x `operator`, added to the Hamiltonian; the strength may name an axis."""
 
     operator: Matrix
     strength: Quantity
 
 
-class SystemTable(_Table):
+class SystemTable(_Table, kw_only=True):
     """The system: its Hamiltonian, the initial state, and what is measured.
 
     `unit` is that of the Hamiltonian's numbers (none: dimensionless). `initial` is "site N" or a
@@ -78,7 +80,7 @@ class SystemTable(_Table):
     observables: dict[str, Matrix] = {}
 
 
-class BathTable(_Table):
+class BathTable(_Table, kw_only=True):
     """One bath, or ("sites") an equal independent one on every site."""
 
     kind: Literal["drude-lorentz", "underdamped", "ohmic"]
@@ -92,14 +94,14 @@ class BathTable(_Table):
     wc: Quantity | None = None
 
 
-class LindbladTable(_Table):
+class LindbladTable(_Table, kw_only=True):
     """A Lindblad operator and its rate."""
 
     operator: Matrix
     rate: Quantity
 
 
-class DisorderTable(_Table):
+class DisorderTable(_Table, kw_only=True):
     """Static Gaussian disorder of the site energies, by its standard deviation."""
 
     samples: Annotated[int, msgspec.Meta(ge=1)]
@@ -107,17 +109,17 @@ class DisorderTable(_Table):
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-class SweepTable(_Table):
+class SweepTable(_Table, kw_only=True):
     """The axes of the grid, and the disorder samples on every point of it."""
 
-    axes: dict[str, Range | Values] = {}
+    axes: dict[str, AxisTable] = {}
     disorder: DisorderTable | None = None
 
 
-class SolveTable(_Table):
+class SolveTable(_Table, kw_only=True):
     """How every point is solved. `expansion`: "auto", "pade N", "matsubara N", "aaa TOL", "esprit K"."""
 
-    times: Range | Values
+    times: AxisTable
     depth: Annotated[int, msgspec.Meta(ge=0)] | Literal["auto"]
     expansion: str
     tol: Annotated[float, msgspec.Meta(gt=0)] = 1e-6
@@ -125,15 +127,15 @@ class SolveTable(_Table):
     check_convergence: bool = True
 
 
-class OutputTable(_Table):
+class OutputTable(_Table, kw_only=True):
     """Where the store and the picture go, and whether states are kept beside observables."""
 
     store: str
     plot: str | None = None
-    save: list[Literal["rho", "observables"]] = ["observables"]
+    save: tuple[Literal["rho", "observables"], ...] = ("observables",)
 
 
-class Config(_Table):
+class Config(_Table, kw_only=True):
     """A whole file. Either [system] and [[bath]], or `build` = "module:function" in their place."""
 
     solve: SolveTable
@@ -168,7 +170,7 @@ class Config(_Table):
             tol=self.solve.tol,
             backend=self.solve.backend,
             observables=observables,
-            save=tuple(self.output.save),
+            save=self.output.save,
         )
 
     def _build(self) -> tuple[Any, dict[str, Any]]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from heomdask.cli.config import BathTable, DisorderTable, LindbladTable, SystemTable
 
 Quantity = str | float  # "35 cm^-1", a plain number, or the name of an axis
-Matrix = str | list[list[float | str]] | list[float | str]
+Matrix = str | list[list[float | str] | float | str]
 
 Operator = NDArray[np.complex128]
 

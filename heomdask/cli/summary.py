@@ -26,24 +26,6 @@ MOST_ROWS = 24
 MOST_OBSERVABLES = 4
 
 
-def size(nbytes: float) -> str:
-    """A number of bytes for people."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.3g} TiB"
-
-
-def duration(seconds: float) -> str:
-    """A time for people."""
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
 def plan_table(plan: SweepPlan) -> Table:
     """What a sweep needs, before it runs."""
     table = Table(title="Plan", title_justify="left", show_header=False)
@@ -103,6 +85,7 @@ def _summary_row(point: xr.Dataset, dims: list[str], names: list[str], checked: 
 
 def status_table(store: Path) -> Table:
     """How many points are done, failed, pending; with the first errors."""
+    from heomdask.results.dataset import failures
     from heomdask.results.dataset import failures
     from heomdask.results.dataset import open as open_store
 
