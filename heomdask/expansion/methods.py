@@ -100,7 +100,13 @@ class Matsubara:
 
 def expand(bath: Bath | Exponents, method: Expansion) -> Exponents:
     """`bath` as exponents; one that is given as exponents is returned as it is."""
-    return bath if isinstance(bath, Exponents) else method.expand(bath)
+    if isinstance(bath, Exponents):
+        return bath
+    if not isinstance(method, Expansion):
+        raise checks.refuse(
+            "expansion", 'hd.Pade(N), hd.Matsubara(N), hd.AAA(tol), hd.ESPRIT(K) or "auto"', method
+        )
+    return method.expand(bath)
 
 
 def _warn_if_amplifying(bath: Bath, exponents: Exponents, method: Matsubara) -> None:
