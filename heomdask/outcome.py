@@ -22,6 +22,9 @@ class Outcome(enum.IntEnum):
     NOT_FINITE = 6
     TOO_MANY_STEPS = 7
 
+    def __str__(self) -> str:
+        return self.name.lower()
+
     @property
     def good(self) -> bool:
         return self is Outcome.DONE
