@@ -44,7 +44,7 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
     count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
     settings = {
         "distributed.scheduler.worker-saturation": 1.0,
-        "distributed.scheduler.allowed-failures": 3,
+        "distributed.scheduler.allowed-failures": 2,
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.target": False,
     }

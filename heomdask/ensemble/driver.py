@@ -6,8 +6,8 @@ Next file: `progress.py`.
 
 About three tasks a slot are in flight, longest shards first. Tasks shrink as the end comes near
 (remaining work / (slots x 4)), so that all workers finish together, and are never so long that
-much is lost with a worker. A task whose workers died is split, tried again, and in the end
-recorded as failed.
+much is lost with a worker. The scheduler itself gives a task to other workers when one dies, a few
+times; a task that it gives up then is split, and a single shard is recorded as failed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ FIRST_POINTS = 16  # in a task while nothing is known about their cost
 SHORTEST = 0.3  # seconds of a task, unless a single shard is shorter
 LONGEST = 20.0  # seconds of a task, unless a single shard is longer
 MOST_NBYTES = 256 * 2**20  # of all shards of a task
-ATTEMPTS = 2  # for a single shard whose workers died (each stands for several deaths)
 LOST = (
     "The worker died each time this point was tried, most likely for want of memory; lower "
     "`depth`, or give the workers more memory."
@@ -106,7 +105,6 @@ class _Driver:
         self.runner = runner
         self.bar = bar
         self.flying = 0
-        self.lost: dict[Shard, int] = {}
         self.seconds = 0.0
         self.points = 0
         point_nbytes = sum(v.point_nbytes for v in work.files.variables)
@@ -154,12 +152,10 @@ class _Driver:
         self.bar.add(sum(self.counts[s] for s in finished.task), report.failed)
 
     def _retry(self, task: Task) -> None:
-        """After the death of its workers: each shard alone, a few times, then it is failed."""
-        for shard in task:
-            if len(task) == 1:
-                self.lost[shard] = self.lost.get(shard, 0) + 1
-            if self.lost.get(shard, 0) < ATTEMPTS:
+        """After the death of its workers: each shard alone; a shard alone is failed."""
+        if len(task) > 1:
+            for shard in task:
                 self._submit((shard,))
-            else:
-                report = fail_shard(self.work, shard, LOST)
-                self.bar.add(report.points, report.failed)
+        else:
+            report = fail_shard(self.work, task[0], LOST)
+            self.bar.add(report.points, report.failed)

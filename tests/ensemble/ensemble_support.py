@@ -56,8 +56,8 @@ class Logged:
 def sweep(function: Any = build, **changes: Any) -> hd.Sweep:
     keywords: dict[str, Any] = {
         "times": TIMES,
-        "depth": 8,
-        "expansion": hd.Pade(2),
+        "depth": 5,
+        "expansion": hd.Pade(4),
         "tol": 1e-8,
         "observables": {"c": COHERENCE, "Z": SZ},
         "save": ("rho", "observables"),

@@ -40,7 +40,7 @@ def test_a_quadrature_over_disorder_is_exact(nodes: xr.Dataset) -> None:
 
 def test_a_sample_mean_lies_within_four_standard_errors(tmp_path: Path) -> None:
     n = 400
-    ds = run(sweep(disordered, over={"T": [1.0]}, samples=n, depth=6), tmp_path / "s.zarr")
+    ds = run(sweep(disordered, over={"T": [1.0]}, samples=n), tmp_path / "s.zarr")
     found = hd.mean(ds).isel(T=0)
     s, t = 0.3, np.array(TIMES)
     spread = 1 + np.exp(-2 * s**2 * t**2) - 2 * np.exp(-(s**2) * t**2)

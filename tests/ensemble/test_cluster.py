@@ -1,0 +1,210 @@
+"""Sweeps on worker processes: kills, retries, environment, threads."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ensemble_support import PLUS, Logged, assert_same_bits, disordered, problem, sweep
+
+import heomdask as hd
+from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.runner import SerialRunner
+from heomdask.outcome import Outcome
+from heomdask.results.store import Store
+
+pytestmark = pytest.mark.cluster
+
+CLIENT = """
+import pickle, sys
+from pathlib import Path
+what, store = pickle.loads(Path(sys.argv[1]).read_bytes())
+from heomdask.ensemble.cluster import connect
+with connect(workers=2) as client:
+    what.run(store, client=client, progress=False)
+"""  # no guard against re-import: a plain script must do
+
+OVER = {"T": [0.5, 1.0]}
+SAMPLES = 100
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with connect(workers=2) as two_workers:
+        yield two_workers
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class Interrupted:
+    """One sweep in a process of its own, which can be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = folder / "s.zarr"
+        self.log = folder / "log"
+        self.log.touch()
+        self.payload = folder / "sweep.pickle"
+        what = sweep(Logged(self.log, 0.03), over=OVER, samples=SAMPLES, seed=1)
+        self.payload.write_bytes(pickle.dumps((what, self.store)))
+        self.script = folder / "client.py"
+        self.script.write_text(CLIENT)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        return subprocess.Popen(
+            [sys.executable, str(self.script), str(self.payload)],
+            env={**os.environ, "PYTHONPATH": here},
+            stderr=subprocess.DEVNULL,
+        )
+
+    def committed(self) -> np.ndarray[Any, Any]:
+        if not self.store.exists():
+            return np.zeros((2, SAMPLES), dtype=bool)
+        return np.asarray(Store.open(self.store).status() == Outcome.DONE)
+
+    def lines(self) -> list[list[str]]:
+        return [line.split() for line in self.log.read_text().splitlines()]
+
+
+def test_kill_a_worker_then_the_client_and_run_again(tmp_path: Path) -> None:
+    """No committed point is computed again; results equal those of an undisturbed run."""
+    case = Interrupted(tmp_path)
+    process = case.start()
+    wait_for(lambda: case.committed().sum() >= 10)
+    workers = {int(pid) for pid, *_ in case.lines()} - {process.pid}
+    os.kill(min(workers), signal.SIGKILL)
+    before = case.committed().sum()
+    wait_for(lambda: case.committed().sum() >= before + 20)
+    process.kill()
+    process.wait()
+    workers = {int(pid) for pid, *_ in case.lines()} - {process.pid}
+    wait_for(lambda: not any(alive(pid) for pid in workers))
+
+    kept = case.committed()
+    assert 30 <= kept.sum() < 2 * SAMPLES
+    files = Store.open(case.store).files
+    chunks = [
+        files.file(v.name, (i, j // files.shard[1]))
+        for i, j in np.argwhere(kept).tolist()
+        for v in files.variables
+    ]
+    identity = {c: (c.stat().st_ino, c.stat().st_mtime_ns) for c in chunks}
+    log_before = len(case.lines())
+
+    second = case.start()
+    assert second.wait(timeout=120) == 0
+    assert case.committed().all()
+    assert identity == {c: (c.stat().st_ino, c.stat().st_mtime_ns) for c in chunks}
+    computed = [(float(T), float(e)) for pid, T, e in case.lines()[log_before:]
+                if int(pid) != second.pid]  # fmt: skip
+    assert len(computed) == len(set(computed)) == (~kept).sum()
+
+    undisturbed = sweep(disordered, over=OVER, samples=SAMPLES, seed=1).run(
+        tmp_path / "undisturbed.zarr", client=SerialRunner(), progress=False
+    )
+    assert_same_bits(hd.open(case.store), undisturbed)
+    leftovers = [p for p in case.store.rglob("*") if p.name.endswith(".partial")]
+    assert not leftovers
+
+
+class Deadly:
+    """A point that takes its worker with it."""
+
+    def __init__(self, at: float, here: int) -> None:
+        self.at, self.client_process = at, here
+
+    def __call__(self, e: float) -> Any:
+        if e == self.at and os.getpid() != self.client_process:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return problem(e), PLUS
+
+
+def test_a_point_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
+    energies = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+    with connect(workers=1) as client:
+        ds = sweep(Deadly(0.3, os.getpid()), over={"e": energies}, depth=3).run(
+            tmp_path / "s.zarr", client=client, progress=False
+        )
+    assert ds["status"].values.tolist() == [1, 1, 1, Outcome.FAILED, 1, 1]
+    assert "worker died" in str(ds["error"].values[3])
+
+
+def test_workers_and_one_process_agree_to_the_last_bit(tmp_path: Path, client: Any) -> None:
+    what = sweep(disordered, over=OVER, samples=30)
+    parallel = what.run(tmp_path / "p.zarr", client=client, progress=False)
+    serial = what.run(tmp_path / "s.zarr", client=SerialRunner(), progress=False)
+    assert_same_bits(parallel, serial)
+
+
+def test_lambdas_and_closures_travel(tmp_path: Path, client: Any) -> None:
+    """Drives as lambda, nested function, partial and object, built here and sent to workers."""
+    import functools
+
+    amplitude = 0.7
+
+    def nested(t: float) -> float:
+        return amplitude * np.sin(1.3 * t)
+
+    class Pulse:
+        def __call__(self, t: float) -> float:
+            return amplitude * np.sin(1.3 * t)
+
+    def scaled(t: float, a: float) -> float:
+        return a * np.sin(1.3 * t)
+
+    shapes = [lambda t: 0.7 * np.sin(1.3 * t), nested, Pulse(), functools.partial(scaled, a=0.7)]
+
+    def driven(k: int) -> Any:
+        sx = np.array([[0.0, 1.0], [1.0, 0.0]])
+        return hd.Problem(0.2 * np.diag([1.0, -1.0]), drives=[(shapes[k], sx)]), PLUS
+
+    ds = sweep(driven, over={"k": range(4)}).run(tmp_path / "s.zarr", client=client, progress=False)
+    assert ds["status"].values.tolist() == [1] * 4
+    for k in range(1, 4):
+        np.testing.assert_allclose(ds["rho"][k], ds["rho"][0], atol=1e-12)
+
+
+def test_workers_use_one_thread(client: Any) -> None:
+    def threads() -> list[int]:
+        from threadpoolctl import threadpool_info, threadpool_limits
+
+        with threadpool_limits(limits=1):
+            return [pool["num_threads"] for pool in threadpool_info()]
+
+    for pools in client.run(threads).values():
+        assert set(pools) <= {1}
+    variables = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    found = client.run(lambda: [os.environ.get(v) for v in variables])
+    assert list(found.values()) == [["1"] * 3] * 2
+
+
+def test_the_clients_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    with connect(workers=1) as client:
+        assert client.submit(sum, [1, 2]).result() == 3
+    assert "OMP_NUM_THREADS" not in os.environ
+    assert getattr(main, "__file__", None) == file
