@@ -10,8 +10,9 @@ dephase most is taken, and of its rho_ij <= 1/2 the error is
     of the expansion   max |Delta g(t)| (q_i - q_j)^2 / 2,   while the coherence lives
     of the depth       max |x_0(t) - exact| / 2              from the scalar hierarchy
 
-Expansion errors of several baths are added. Baths of one kind on several operators act as one, along the difference of their eigenvalues: that
-is exact. Operators that do not commute have no common eigenvectors; their spreads are added.
+Expansion errors of several baths are added. Baths of one kind on several operators act as one,
+along the difference of their eigenvalues: that is exact. Operators that do not commute have no
+common eigenvectors; their squared spreads are added.
 """
 
 from __future__ import annotations
@@ -76,14 +77,13 @@ class Advice:
         return self.estimated_error <= self.error
 
     def __str__(self) -> str:
-        verdict = (
-            f"estimated error {self.estimated_error:.1e} (asked for: {self.error:.1e}; "
-            f"expansion {self.expansion_error:.1e}, depth {self.depth_error:.1e})"
+        verdict = "within" if self.sufficient else "above"
+        text = (
+            f"depth={self.depth}, expansion={self.expansion}: {self.n_ado:,} ADOs, estimated error "
+            f"{self.estimated_error:.1e} (expansion {self.expansion_error:.1e}, depth "
+            f"{self.depth_error:.1e}), {verdict} the {self.error:.1e} asked for"
         )
-        text = f"depth={self.depth}, expansion={self.expansion}: {self.n_ado:,} ADOs, {verdict}"
-        if not self.sufficient:
-            text += ". This is the best that was found: not enough"
-        return text + ". An estimate from pure dephasing; hd.converge runs the real thing."
+        return f"{text}. From pure dephasing, not from a run; hd.converge really runs."
 
 
 def advise(

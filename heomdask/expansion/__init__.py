@@ -8,7 +8,7 @@ Next file: `poles.py`, then `rational.py`, `methods.py`, `aaa.py`, `esprit.py`, 
 from heomdask.expansion.aaa import AAA
 from heomdask.expansion.esprit import ESPRIT
 from heomdask.expansion.methods import Expansion, Matsubara, Pade, expand
-from heomdask.expansion.report import diagonal_form, expansion_error, spectrum
+from heomdask.expansion.report import diagonal_form, expansion_error
 
 __all__ = [
     "AAA",
@@ -19,5 +19,4 @@ __all__ = [
     "diagonal_form",
     "expand",
     "expansion_error",
-    "spectrum",
 ]

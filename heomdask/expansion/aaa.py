@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from heomdask import checks
 from heomdask.errors import HeomdaskWarning, InputError
 from heomdask.expansion.real_modes import RealModes, least_squares
+from heomdask.expansion.report import warn_if_negative
 from heomdask.model.bath import Bath, ThermalBath
 from heomdask.model.exponents import Exponents
 
@@ -30,6 +31,7 @@ Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
 _MAX_DEGREE = 60
+_FINER = 3.0
 _PER_DECADE = 40
 _POLISH = 3
 _FEW = 8  # a bath with more frequencies than this is given by samples: they are the grid
@@ -67,12 +69,17 @@ class AAA:
         modes, c, error = _fit(w, even, odd, self.tol)
         if error > self.tol:
             warnings.warn(
-                f"{self} reached an error of {error:.1e} only for {bath}; the bath's spectrum has "
-                "features that need more than the modes it may take. Use a larger `tol`.",
+                f"{self} reached an error of {error:.1e} only for a {type(bath).__name__} bath: "
+                "its spectrum has features that take too many modes. Use a larger `tol`.",
                 HeomdaskWarning,
                 stacklevel=3,
             )
-        return modes.exponents(c * size)
+        exponents = modes.exponents(c * size)
+        warn_if_negative(exponents, self)
+        return exponents
+
+    def finer(self) -> AAA:
+        return AAA(self.tol / _FINER)
 
 
 def _grid(bath: ThermalBath, tol: float) -> Floats:

@@ -12,24 +12,27 @@ come in conjugate pairs; the coefficients are a linear fit.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks
-from heomdask.errors import InputError
+from heomdask.errors import HeomdaskWarning, InputError
 from heomdask.expansion.real_modes import RealModes, least_squares
+from heomdask.expansion.report import warn_if_negative
 from heomdask.model.bath import Bath, ThermalBath
 from heomdask.model.exponents import Exponents
 from heomdask.model.sampled import CorrelationFunction
 
 Floats = NDArray[np.float64]
 
-_SAMPLES = 600
-_STEPS_PER_TIME = 8  # samples per 1/frequency of the bath's fastest
-_FORGOTTEN = 1e-6  # C(t) is followed until it stays below this part of its largest value
+_SAMPLES = 800
+_STEPS_PER_TIME = 6  # samples per 1/frequency of the bath's fastest
+_FORGOTTEN = 1e-4  # C(t) is followed until it stays below this part of its largest value
 _DECADES = 5
+_POOR = 0.05  # an error of C(t) above this, relative to its largest value, is warned of
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,20 @@ class ESPRIT:
             return Exponents(c=np.zeros(self.K), gamma=np.arange(1.0, self.K + 1) / t[-1])
         modes = RealModes.of(_rates(signals, self.K, float(t[1] - t[0])))
         c = least_squares(modes.in_time(t), signals.T)
-        return modes.exponents(c[:, 0] + 1j * c[:, 1])
+        error = np.max(np.abs(modes.in_time(t) @ c - signals.T)) / np.max(np.abs(signals))
+        if error > _POOR:
+            warnings.warn(
+                f"{self} leaves an error of {error:.1e} of C(t), relative to its largest value, "
+                f"for a {type(bath).__name__} bath; raise K, or use hd.AAA(tol).",
+                HeomdaskWarning,
+                stacklevel=3,
+            )
+        exponents = modes.exponents(c[:, 0] + 1j * c[:, 1])
+        warn_if_negative(exponents, self)
+        return exponents
+
+    def finer(self) -> ESPRIT:
+        return ESPRIT(self.K + 1)
 
 
 def _grid(bath: Bath) -> Floats:
@@ -71,8 +87,8 @@ def _grid(bath: Bath) -> Floats:
     size = np.abs(bath.C(coarse))
     alive = np.flatnonzero(size > _FORGOTTEN * np.max(size))
     end = coarse[alive[-1]] if len(alive) else coarse[-1]
-    step = max(1 / (_STEPS_PER_TIME * fast), end / _SAMPLES)
-    count = max(int(end / step), _SAMPLES // 4)
+    step = 1 / (_STEPS_PER_TIME * fast)
+    count = np.clip(int(end / step), _SAMPLES // 4, _SAMPLES)
     return np.asarray(step * np.arange(1.0, count + 1))
 
 

@@ -10,6 +10,7 @@ AAA and ESPRIT fit any bath at any temperature. An `Exponents` bath is returned 
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -32,9 +33,14 @@ _NEGATIVE = 1e-3  # a negative delta is warned of above this part of the dephasi
 
 @runtime_checkable
 class Expansion(Protocol):
-    """A way to expand a bath; frozen and hashable, so that it can be an axis of a sweep."""
+    """A way to expand a bath; frozen and hashable, so that it can be an axis of a sweep.
+
+    `finer()` is the next better one of its kind: what a convergence check compares with.
+    """
 
     def expand(self, bath: Bath) -> Exponents: ...
+
+    def finer(self) -> Expansion: ...
 
     def __hash__(self) -> int: ...
 
@@ -63,6 +69,9 @@ class Pade:
     def expand(self, bath: Bath) -> Exponents:
         exact = self.coefficients == "exact"
         return _rational(bath, poles.pade(self.N), Rest(exact=exact), self)
+
+    def finer(self) -> Pade:
+        return dataclasses.replace(self, N=self.N + 1)
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,9 @@ class Matsubara:
         exponents = _rational(bath, poles.matsubara(self.N), rest, self)
         _warn_if_amplifying(bath, exponents, self)
         return exponents
+
+    def finer(self) -> Matsubara:
+        return dataclasses.replace(self, N=self.N + 1)
 
 
 def expand(bath: Bath | Exponents, method: Expansion) -> Exponents:

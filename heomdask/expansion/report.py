@@ -1,21 +1,26 @@
-"""How good an expansion is: of C(t), of g(t), of S(w); and its diagonal form.
+"""How good an expansion is, and what it looks like as plain exponentials.
 
 Takes: a bath and its `Exponents`.
-Gives: `expansion_error`, `spectrum`, `diagonal_form`.
+Gives: `expansion_error`, `warn_if_negative`, `diagonal_form`.
 Next file: `../hierarchy/truncation.py`, for how deep a hierarchy on these exponents must be.
 """
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heomdask import checks
+from heomdask.errors import HeomdaskWarning
 from heomdask.model.bath import Bath
 from heomdask.model.exponents import Exponents
 
-Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
+
+_LOOKS = 200  # frequencies of either sign at which S(w) is looked at
+_NEGATIVE = 0.02
 
 
 def expansion_error(bath: Bath, exponents: Exponents, *, spread: float, times: ArrayLike) -> float:
@@ -32,17 +37,19 @@ def expansion_error(bath: Bath, exponents: Exponents, *, spread: float, times: A
     return float(np.max(np.abs(exponents.lineshape(t) - bath.g(t)))) * spread**2
 
 
-def spectrum(exponents: Exponents, w: ArrayLike) -> Floats:
-    """S(w) of the expansion: r^T (Gamma - iw)^-1 c and its counterpart for t < 0, plus 2 delta.
-
-    Parameters
-    ----------
-    w : (W,) float, either sign.
-    """
-    frequencies = np.atleast_1d(np.asarray(w, dtype=np.float64))
-    shift = -1j * frequencies[:, None, None] * np.eye(exponents.n_modes)
-    forward = np.linalg.solve(exponents.rate_matrix + shift, exponents.c[:, None])[..., 0]
-    return np.asarray(2 * (forward @ exponents.read).real + 2 * exponents.delta)
+def warn_if_negative(exponents: Exponents, method: object) -> None:
+    """Warn of a power spectrum that is negative by more than a small part of its maximum."""
+    rates = np.abs(np.diag(exponents.rate_matrix)) + np.abs(exponents.rate_matrix).sum(axis=0)
+    w = np.geomspace(0.1 * np.min(rates), 10 * np.max(rates), _LOOKS)
+    spectrum = exponents.S(np.concatenate([-w, w]))
+    if np.min(spectrum) < -_NEGATIVE * np.max(np.abs(spectrum)):
+        at = float(np.concatenate([-w, w])[np.argmin(spectrum)])
+        warnings.warn(
+            f"The power spectrum of {method} is negative near w = {at:.3g}, which no bath has; the "
+            "dynamics may be unphysical there. Use more modes, or a smaller tolerance.",
+            HeomdaskWarning,
+            stacklevel=4,
+        )
 
 
 def diagonal_form(exponents: Exponents) -> tuple[Complexes, Complexes]:
