@@ -1,4 +1,14 @@
 // The Python module heomdask._native._core.
-#include <nanobind/nanobind.h>
+#include "dispatch.hpp"
+#include "register.hpp"
 
-NB_MODULE(_core, m) { m.doc() = "Fused HEOM kernels."; }
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+NB_MODULE(_core, m) {
+    m.doc() = "Fused kernels for plans: batches of members, and single systems.";
+    m.def("instruction_sets", &heomdask::instruction_sets,
+          "Every instruction set of this build, the widest first, and whether it runs here.");
+    register_engine(m);
+}

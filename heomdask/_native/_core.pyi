@@ -1,0 +1,81 @@
+"""Types of the compiled extension."""
+
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+_S = TypeVar("_S", np.float64, np.float32)
+_Ints = NDArray[np.int32]
+_Longs = NDArray[np.int64]
+_Doubles = NDArray[np.float64]
+_Super = tuple[list[int], _Ints, _Ints, _Ints, _Ints, _Ints]
+
+def instruction_sets() -> list[tuple[str, bool]]: ...
+
+class _Engine(Generic[_S]):
+    def __init__(
+        self,
+        shape: tuple[int, int, int, int, bool, int],
+        isa: str,
+        threads: int,
+        single: bool,
+        table: _Doubles,
+        diagonal: _Doubles | None,
+        local: _Super,
+        has_local: bool,
+        groups: list[tuple[_Longs, _Ints, _Ints, _Super]],
+        named: list[tuple[int, _Ints, _Doubles]],
+        named_diagonal: list[tuple[int, _Doubles]],
+    ) -> None: ...
+    @property
+    def state_size(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def put(self, host: NDArray[Any], x: NDArray[_S], /) -> None: ...
+    def fetch(self, x: NDArray[_S], host: NDArray[Any], /) -> None: ...
+    def pack(
+        self, x: NDArray[_S], ado: _Longs, row: _Longs, col: _Longs, host: NDArray[Any], /
+    ) -> None: ...
+    def unpack(
+        self, host: NDArray[Any], ado: _Longs, row: _Longs, col: _Longs, x: NDArray[_S], /
+    ) -> None: ...
+    def apply(
+        self,
+        x: NDArray[_S],
+        out: NDArray[_S],
+        acc: NDArray[_S] | None,
+        weights: _Doubles,
+        scalars: _Doubles | None,
+        begin: int,
+        end: int,
+    ) -> None: ...
+    def recur(
+        self,
+        x: NDArray[_S],
+        acc: NDArray[_S],
+        work0: NDArray[_S],
+        work1: NDArray[_S],
+        coeffs: _Doubles,
+        ado: _Longs,
+        row: _Longs,
+        col: _Longs,
+        probed: NDArray[Any],
+        norms: _Doubles,
+        /,
+    ) -> None: ...
+    def combine(self, out: NDArray[_S], arrays: list[NDArray[_S]], weights: _Doubles, /) -> None: ...
+    def dots(self, xs: list[NDArray[_S]], y: NDArray[_S], result: _Doubles, /) -> None: ...
+    def error_norm(
+        self,
+        e: NDArray[_S],
+        x: NDArray[_S],
+        y: NDArray[_S],
+        atol: float,
+        rtol: float,
+        result: _Doubles,
+        /,
+    ) -> None: ...
+
+class Engine64(_Engine[np.float64]): ...
+class Engine32(_Engine[np.float32]): ...

@@ -1,0 +1,321 @@
+// Layouts, transfers, reductions and single applications; segments are in recur.inl.hpp.
+#include "engine.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <stdexcept>
+
+namespace heomdask {
+
+namespace {
+constexpr int64_t chunk_units = 4096; // of a reduction: fixed, whatever the number of threads
+}
+
+template <class T> Buffer<T>::Buffer(int64_t n) : size_(n) {
+    if (n > 0)
+        data_.reset(static_cast<T *>(::operator new[](sizeof(T) * n, std::align_val_t{64})));
+}
+template <class T> void Buffer<T>::Free::operator()(T *p) const {
+    ::operator delete[](p, std::align_val_t{64});
+}
+template class Buffer<double>;
+template class Buffer<float>;
+
+template <class T> static const Kernels<T> *family(const KernelTable &isa, bool single) {
+    if constexpr (sizeof(T) == sizeof(double)) {
+        if (single)
+            return isa.single;
+    }
+    return members_fastest<T>(isa);
+}
+
+template <class T>
+Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool single)
+    : source_(std::move(source)), threads_(threads), single_(single) {
+    Program &p = source_.program;
+    p.local.n_sandwich = static_cast<int>(source_.sandwiches[0].size());
+    p.local.sandwich = source_.sandwiches[0].data();
+    for (size_t g = 0; g < source_.groups.size(); ++g) {
+        source_.groups[g].super.n_sandwich = static_cast<int>(source_.sandwiches[g + 1].size());
+        source_.groups[g].super.sandwich = source_.sandwiches[g + 1].data();
+    }
+    p.n_group = static_cast<int>(source_.groups.size());
+    p.group = source_.groups.data();
+    p.has_diagonal = source_.diagonal != nullptr;
+    planes_ = p.is_complex ? 2 : 1;
+    kernels_ = family<T>(isa, single)[p.is_complex];
+    blocks_ = single ? 1 : (p.n_members + kernels_.lanes - 1) / kernels_.lanes;
+    ado_units_ = !single ? int64_t{p.d} * p.d
+                         : (p.d <= 2 ? 1 : int64_t{p.d} * ((p.d + kernels_.lanes - 1) / kernels_.lanes));
+    table_lanes_ = single ? 1 : kernels_.lanes;
+    table_ = Buffer<T>(blocks_ * p.n_table * planes_ * table_lanes_);
+    layout(source_.table, p.n_table, table_.data());
+    if (p.has_diagonal) {
+        diagonal_ = Buffer<T>(blocks_ * p.n_rows * planes_ * table_lanes_);
+        layout(source_.diagonal, p.n_rows, diagonal_.data());
+    }
+}
+
+template <class T> int64_t Engine<T>::nbytes() const {
+    int64_t total = (table_.size() + diagonal_.size()) * static_cast<int64_t>(sizeof(T));
+    for (const Group &g : source_.groups)
+        total += source_.program.n_rows * 8 + g.start[source_.program.n_rows] * 8;
+    return total;
+}
+
+template <class T> int Engine<T>::members_of(int64_t block) const {
+    const int64_t left = source_.program.n_members - block * kernels_.lanes;
+    return static_cast<int>(std::min<int64_t>(left, kernels_.lanes));
+}
+
+template <class T> int64_t Engine<T>::scratch_size() const {
+    return 3 * std::max<int64_t>(ado_units_, int64_t{source_.program.d} * source_.program.d) * unit();
+}
+
+// ---- where things lie ----------------------------------------------------------------------------
+
+template <class T>
+int64_t Engine<T>::offset(int64_t ado, int64_t row, int64_t col, int64_t member) const {
+    const int64_t d = source_.program.d, lanes = kernels_.lanes;
+    if (!single_)
+        return member / lanes * block_stride() + ((ado * d + row) * d + col) * unit() + member % lanes;
+    if (d <= 2)
+        return ado * unit() + row * d + col;
+    return (ado * ado_units_ + row * (ado_units_ / d) + col / lanes) * unit() + col % lanes;
+}
+
+// (rows, members, planes) to (blocks, rows, planes, lanes); lanes beyond the last member are 0.
+template <class T> void Engine<T>::layout(const double *values, int64_t rows, T *result) const {
+    const int64_t members = source_.program.n_members, lanes = table_lanes_;
+    std::fill_n(result, blocks_ * rows * planes_ * lanes, T(0));
+    for (int64_t r = 0; r < rows; ++r)
+        for (int64_t m = 0; m < members; ++m)
+            for (int64_t c = 0; c < planes_; ++c)
+                result[((m / lanes * rows + r) * planes_ + c) * lanes + m % lanes] =
+                    static_cast<T>(values[(r * members + m) * planes_ + c]);
+}
+
+// table += named scalar * values
+template <class T>
+void Engine<T>::modulate(const std::vector<Named> &named, const double *scalars, int64_t rows,
+                         Buffer<T> &table) const {
+    const int64_t members = source_.program.n_members, lanes = table_lanes_;
+#pragma omp parallel for num_threads(threads_) schedule(static)
+    for (int64_t b = 0; b < blocks_; ++b)
+        for (const Named &part : named)
+            for (int64_t i = 0; i < part.n; ++i)
+                for (int64_t m = b * lanes; m < std::min(members, (b + 1) * lanes); ++m)
+                    for (int64_t c = 0; c < planes_; ++c) {
+                        const int64_t r = part.row ? part.row[i] : i;
+                        const double change = scalars[part.name * members + m] *
+                                              part.values[(i * members + m) * planes_ + c];
+                        table.data()[((b * rows + r) * planes_ + c) * lanes + m % lanes] +=
+                            static_cast<T>(change);
+                    }
+}
+
+// One weight per member, (members, planes), to the lanes of a block.
+template <class T> Mode Engine<T>::spread(const double *weights, int64_t block, T *lanes) const {
+    const int n = kernels_.lanes, members = single_ ? 1 : members_of(block);
+    int nonzero = 0;
+    for (int lane = 0; lane < n; ++lane) {
+        const double *w = weights + (single_ ? 0 : block * n + lane) * planes_;
+        bool on = false;
+        for (int c = 0; c < planes_; ++c) {
+            lanes[c * n + lane] = single_ || lane < members ? static_cast<T>(w[c]) : T(0);
+            on = on || lanes[c * n + lane] != T(0);
+        }
+        nonzero += on;
+    }
+    const int every = single_ ? n : members;
+    return nonzero == 0 ? none : nonzero == every ? all : mixed;
+}
+
+// ---- transfers -----------------------------------------------------------------------------------
+
+template <class T> void Engine<T>::put(const T *host, T *state) const {
+    const int64_t d = source_.program.d, members = source_.program.n_members, n = source_.program.n_cols;
+#pragma omp parallel for num_threads(threads_) schedule(static)
+    for (int64_t ado = 0; ado < n; ++ado)
+        for (int64_t e = 0; e < d * d; ++e)
+            for (int64_t m = 0; m < members; ++m)
+                for (int64_t c = 0; c < planes_; ++c)
+                    state[offset(ado, e / d, e % d, m) + c * kernels_.lanes] =
+                        host[((ado * d * d + e) * members + m) * planes_ + c];
+}
+
+template <class T> void Engine<T>::fetch(const T *state, T *host) const {
+    const int64_t d = source_.program.d, members = source_.program.n_members, n = source_.program.n_cols;
+#pragma omp parallel for num_threads(threads_) schedule(static)
+    for (int64_t ado = 0; ado < n; ++ado)
+        for (int64_t e = 0; e < d * d; ++e)
+            for (int64_t m = 0; m < members; ++m)
+                for (int64_t c = 0; c < planes_; ++c)
+                    host[((ado * d * d + e) * members + m) * planes_ + c] =
+                        state[offset(ado, e / d, e % d, m) + c * kernels_.lanes];
+}
+
+// The chosen elements of one block's members; `host` is (elements, members).
+template <class T>
+void Engine<T>::copy_elements(const T *state, int64_t block, const Elements &chosen, T *host) const {
+    const int64_t members = source_.program.n_members, first = block * kernels_.lanes;
+    const int64_t count = single_ ? 1 : members_of(block);
+    for (int64_t i = 0; i < chosen.n; ++i)
+        for (int64_t m = first; m < first + count; ++m)
+            for (int64_t c = 0; c < planes_; ++c)
+                host[(i * members + m) * planes_ + c] =
+                    state[offset(chosen.ado[i], chosen.row[i], chosen.col[i], m) + c * kernels_.lanes];
+}
+
+template <class T>
+void Engine<T>::pack(const T *state, const Elements &chosen, T *host) const {
+#pragma omp parallel for num_threads(threads_) schedule(static)
+    for (int64_t b = 0; b < blocks_; ++b)
+        copy_elements(state, b, chosen, host);
+}
+
+template <class T>
+void Engine<T>::unpack(const T *host, const Elements &chosen, T *state) const {
+    const int64_t members = source_.program.n_members;
+    for (int64_t i = 0; i < chosen.n; ++i)
+        for (int64_t m = 0; m < members; ++m)
+            for (int64_t c = 0; c < planes_; ++c)
+                state[offset(chosen.ado[i], chosen.row[i], chosen.col[i], m) + c * kernels_.lanes] =
+                    host[(i * members + m) * planes_ + c];
+}
+
+// ---- one application -----------------------------------------------------------------------------
+
+template <class T>
+void Engine<T>::apply(const T *x, T *out, T *acc, const double *weights, const double *scalars,
+                      int64_t begin, int64_t end) const {
+    const Program &p = source_.program;
+    Buffer<T> table, diagonal;
+    const auto modulated = [&](const std::vector<Named> &named, const Buffer<T> &base, int64_t rows,
+                               Buffer<T> &own) -> const T * {
+        if (named.empty())
+            return base.data();
+        own = Buffer<T>(base.size());
+        std::memcpy(own.data(), base.data(), base.size() * sizeof(T));
+        modulate(named, scalars, rows, own);
+        return own.data();
+    };
+    const T *tables = modulated(source_.named, table_, p.n_table, table);
+    const T *diagonals = modulated(source_.named_diagonal, diagonal_, p.n_rows, diagonal);
+    const int64_t chunks = std::min<int64_t>(std::max<int64_t>(1, end - begin),
+                                             blocks_ >= threads_ ? 1 : 4 * threads_);
+    const int64_t length = (end - begin + chunks - 1) / chunks;
+    const int64_t per_row = int64_t{planes_} * table_lanes_;
+#pragma omp parallel num_threads(threads_)
+    {
+        Buffer<T> scratch(scratch_size()), lanes(n_weights * unit()), top(2 * kernels_.lanes);
+#pragma omp for schedule(dynamic)
+        for (int64_t task = 0; task < blocks_ * chunks; ++task) {
+            const int64_t b = task / chunks, first = begin + task % chunks * length;
+            Step<T> s{};
+            const int64_t at = b * block_stride();
+            s.x = x + at, s.out = out + at, s.old = s.out;
+            s.acc = acc ? acc + at : s.out;
+            s.accumulate = acc ? Acc::add : Acc::off;
+            s.table = tables + b * p.n_table * per_row;
+            s.diagonal = diagonals ? diagonals + b * p.n_rows * per_row : nullptr;
+            for (int w = 0; w < n_weights; ++w)
+                s.mode[w] = spread(weights + w * p.n_members * planes_, b, lanes.data() + w * unit());
+            s.weights = lanes.data();
+            std::fill_n(top.data(), 2 * kernels_.lanes, T(0));
+            s.top = top.data(), s.sum = top.data() + kernels_.lanes;
+            s.scratch = scratch.data();
+            kernels_.rows(p, s, first, std::min(end, first + length));
+        }
+    }
+}
+
+// ---- reductions ----------------------------------------------------------------------------------
+
+template <class T>
+void Engine<T>::combine(T *out, const std::vector<const T *> &arrays, const double *weights) const {
+    const int64_t n = static_cast<int64_t>(arrays.size()), stride = source_.program.n_members * planes_;
+    const int64_t units = source_.program.n_cols * ado_units_;
+    const int64_t chunks = (units + chunk_units - 1) / chunk_units;
+#pragma omp parallel num_threads(threads_)
+    {
+        Buffer<T> lanes(std::max<int64_t>(1, n) * unit());
+        std::vector<Mode> modes(n);
+        std::vector<const T *> at(n);
+#pragma omp for schedule(static)
+        for (int64_t task = 0; task < blocks_ * chunks; ++task) {
+            const int64_t b = task / chunks, first = task % chunks * chunk_units;
+            for (int64_t i = 0; i < n; ++i) {
+                modes[i] = spread(weights + i * stride, b, lanes.data() + i * unit());
+                at[i] = arrays[i] + b * block_stride() + first * unit();
+            }
+            kernels_.combine(out + b * block_stride() + first * unit(), static_cast<int>(n), at.data(),
+                             lanes.data(), modes.data(), std::min(chunk_units, units - first));
+        }
+    }
+}
+
+template <class T>
+void Engine<T>::dots(const std::vector<const T *> &xs, const T *y, double *result) const {
+    const int64_t chunks = (owned_units() + chunk_units - 1) / chunk_units, n = xs.size();
+    const int64_t members = source_.program.n_members;
+    Buffer<T> parts(std::max<int64_t>(1, n * blocks_ * chunks * unit()));
+#pragma omp parallel for num_threads(threads_) schedule(static)
+    for (int64_t task = 0; task < n * blocks_ * chunks; ++task) {
+        const int64_t i = task / (blocks_ * chunks), b = task / chunks % blocks_;
+        const int64_t first = task % chunks * chunk_units, at = b * block_stride() + first * unit();
+        kernels_.dots(xs[i] + at, y + at, std::min(chunk_units, owned_units() - first),
+                      parts.data() + task * unit());
+    }
+    std::fill_n(result, n * members * planes_, 0.0);
+    const int lanes = kernels_.lanes;
+    for (int64_t task = 0; task < n * blocks_ * chunks; ++task) {
+        const int64_t i = task / (blocks_ * chunks), b = task / chunks % blocks_;
+        for (int c = 0; c < planes_; ++c)
+            for (int lane = 0; lane < (single_ ? lanes : members_of(b)); ++lane)
+                result[(i * members + (single_ ? 0 : b * lanes + lane)) * planes_ + c] +=
+                    parts.data()[task * unit() + c * lanes + lane];
+    }
+}
+
+// The largest element found by one lane; NaN where one was met.
+template <class T> double Engine<T>::largest_of(const T *top, const T *sum, int64_t lane) const {
+    return std::isnan(sum[lane]) ? std::numeric_limits<double>::quiet_NaN()
+                                 : static_cast<double>(top[lane]);
+}
+
+template <class T>
+void Engine<T>::error_norm(const T *e, const T *x, const T *y, double atol, double rtol,
+                           double *result) const {
+    const int64_t chunks = (owned_units() + chunk_units - 1) / chunk_units, lanes = kernels_.lanes;
+    Buffer<T> parts(std::max<int64_t>(1, blocks_ * chunks * 2 * lanes));
+    std::fill_n(parts.data(), parts.size(), T(0));
+#pragma omp parallel for num_threads(threads_) schedule(static)
+    for (int64_t task = 0; task < blocks_ * chunks; ++task) {
+        const int64_t first = task % chunks * chunk_units;
+        const int64_t at = task / chunks * block_stride() + first * unit();
+        T *top = parts.data() + task * 2 * lanes;
+        kernels_.error(e + at, x + at, y + at, std::min(chunk_units, owned_units() - first),
+                       static_cast<T>(atol), static_cast<T>(rtol), top, top + lanes);
+    }
+    std::fill_n(result, source_.program.n_members, 0.0);
+    for (int64_t task = 0; task < blocks_ * chunks; ++task)
+        for (int64_t lane = 0; lane < (single_ ? lanes : members_of(task / chunks)); ++lane) {
+            const T *top = parts.data() + task * 2 * lanes;
+            double &r = result[single_ ? 0 : task / chunks * lanes + lane];
+            const double found = largest_of(top, top + lanes, lane);
+            r = std::isnan(r) || found <= r ? r : found;
+        }
+}
+
+} // namespace heomdask
+
+#include "recur.inl.hpp"
+
+namespace heomdask {
+template class Engine<double>;
+template class Engine<float>;
+} // namespace heomdask

@@ -1,0 +1,5 @@
+// What module.cpp registers.
+#pragma once
+#include <nanobind/nanobind.h>
+
+void register_engine(nanobind::module_ &m);

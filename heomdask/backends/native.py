@@ -1,0 +1,255 @@
+"""Fused C++ kernels with OpenMP: batches of members, and single systems.
+
+Takes: a `Plan`, lowered to tables by `_native/lower.py`.
+Gives: `NativeBackend`. A state is a flat array in the kernels' own layout.
+Next file: `_native/src/engine.hpp`, what the calls below arrive at.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heomdask import checks
+from heomdask._native import _core
+from heomdask._native.lower import lower
+from heomdask.backends.numpy_ import local_blocks, state_dtype
+from heomdask.backends.traits import BackendInfo, Compiled, Selection, State, Weight
+from heomdask.errors import BackendUnavailable
+from heomdask.plan import AnyArray, Plan, Scalars
+
+Engine = _core.Engine64 | _core.Engine32
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, eq=False)
+class NativeCompiled:
+    """A plan with its engine; `real` is the type that states are made of."""
+
+    plan: Plan
+    dtype: np.dtype[Any]
+    real: np.dtype[Any]
+    engine: Any
+    backend: NativeBackend
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.engine.nbytes)
+
+    @functools.cached_property
+    def wide(self) -> NativeCompiled:
+        """The same plan in double precision, for accumulators wider than the state."""
+        return self.backend.compile(self.plan, "float64")
+
+    def weights(self, *weights: Weight) -> NDArray[np.float64]:
+        """Numbers, or one per member, as (n, M, planes) doubles."""
+        scalar = np.complex128 if self.plan.form == "complex" else np.float64
+        table = np.empty((len(weights), self.plan.n_members), dtype=scalar)
+        for row, weight in zip(table, weights, strict=True):
+            row[...] = weight
+        return table.view(np.float64)
+
+
+class NativeBackend:
+    """Compiled kernels; `layout="batch"` gives a member the same bits whatever its companions."""
+
+    def __init__(
+        self,
+        threads: int | None = None,
+        isa: str | None = None,
+        layout: Literal["auto", "batch"] = "auto",
+    ) -> None:
+        checks.choice("layout", layout, ("auto", "batch"))
+        if threads is not None:
+            checks.whole_number("threads", threads, low=1)
+        self._threads = threads or len(os.sched_getaffinity(0))
+        self._isa = _choose_isa(isa)
+        self._layout = layout
+
+    @property
+    def info(self) -> BackendInfo:
+        return BackendInfo(
+            "native", "cpu", self._isa, ("float64", "float32"), self._threads, True,
+            notes=f"layout {self._layout}",
+        )  # fmt: skip
+
+    def compile(self, plan: Plan, dtype: str = "float64") -> NativeCompiled:
+        full = state_dtype(plan, dtype)
+        double = dtype == "float64"
+        x = lower(plan)
+        kind = _core.Engine64 if double else _core.Engine32
+        engine = kind(
+            x.shape, self._isa, self._threads, self._single(plan, double), x.table, x.diagonal,
+            x.local, x.has_local, x.groups, x.named, x.named_diagonal,
+        )  # fmt: skip
+        return NativeCompiled(plan, full, np.dtype(dtype), engine, self)
+
+    def _single(self, plan: Plan, double: bool) -> bool:
+        """Whether the kernels for one system, vectorised inside the ADO, are to be used."""
+        del plan, double
+        return False
+
+    def empty(self, compiled: Compiled) -> State:
+        c = _native(compiled)
+        size, item = c.engine.state_size, c.real.itemsize
+        raw = np.zeros(size * item + _ALIGNMENT, dtype=np.uint8)
+        start = -raw.ctypes.data % _ALIGNMENT
+        return raw[start : start + size * item].view(c.real)
+
+    def put(self, compiled: Compiled, host: AnyArray) -> State:
+        c, p = _native(compiled), compiled.plan
+        full = np.empty((p.n_cols, p.d, p.d, p.n_members), dtype=c.dtype)
+        full[...] = host[..., None] if host.ndim == 3 else host
+        x = self.empty(c)
+        c.engine.put(full.view(c.real), x)
+        return x
+
+    def fetch(self, compiled: Compiled, x: State) -> AnyArray:
+        c, p = _native(compiled), compiled.plan
+        host = np.empty((p.n_cols, p.d, p.d, p.n_members), dtype=c.dtype)
+        c.engine.fetch(x, host.view(c.real))
+        return host
+
+    def apply(
+        self,
+        compiled: Compiled,
+        x: State,
+        out: State,
+        *,
+        a: Weight = 1.0,
+        b: Weight = 0.0,
+        c: Weight = 0.0,
+        acc: State | None = None,
+        w: Weight = 0.0,
+        scalars: Scalars | None = None,
+        rows: tuple[int, int] | None = None,
+    ) -> None:
+        own, plan = _native(compiled), compiled.plan
+        start, stop = (0, plan.n_rows) if rows is None else rows
+        factors = None
+        if plan.names:
+            factors = np.empty((len(plan.names), plan.n_members))
+            for row, value in zip(factors, plan.named(scalars).values(), strict=True):
+                row[...] = value
+        narrow = acc is None or acc.dtype == own.real
+        weights = own.weights(a, b, c, 0.0, w)
+        own.engine.apply(x, out, acc if narrow else None, weights, factors, start, stop)
+        if not narrow:
+            self._accumulate_wide(own, out, acc, w, slice(start, stop))
+
+    def _accumulate_wide(
+        self, own: NativeCompiled, out: State, acc: State, w: Weight, rows: slice
+    ) -> None:
+        """``acc += w out`` on the rows, for an accumulator in double precision."""
+        step = self.fetch(own, out).astype(own.wide.dtype)
+        mine = np.zeros_like(step)
+        mine[rows] = step[rows]
+        self.combine(own.wide, acc, [1.0, w], [acc, self.put(own.wide, mine)])
+
+    def recur(
+        self,
+        compiled: Compiled,
+        x: State,
+        coeffs: AnyArray,
+        acc: State,
+        probe: Selection,
+        work: tuple[State, State],
+    ) -> tuple[AnyArray, NDArray[np.float64]]:
+        c, members = _native(compiled), compiled.plan.n_members
+        if compiled.plan.names:
+            raise ValueError("a segment needs a generator without named scalars")
+        scalar = np.complex128 if compiled.plan.form == "complex" else np.float64
+        table = np.empty((len(coeffs), 4, members), dtype=scalar)
+        table[...] = coeffs[..., None] if coeffs.ndim == 2 else coeffs
+        probed = np.empty((len(coeffs), len(probe), members), dtype=c.dtype)
+        norms = np.empty((len(coeffs), members))
+        c.engine.recur(
+            x, acc, *work, table.view(np.float64), *_elements(probe), probed.view(c.real), norms
+        )
+        return probed, norms
+
+    def combine(
+        self, compiled: Compiled, out: State, weights: Sequence[Weight], arrays: Sequence[State]
+    ) -> None:
+        c = _native(compiled)
+        c.engine.combine(out, list(arrays), c.weights(*weights))
+
+    def dots(self, compiled: Compiled, xs: Sequence[State], y: State) -> AnyArray:
+        c = _native(compiled)
+        result = c.weights(*[0.0] * len(xs))
+        c.engine.dots(list(xs), y, result)
+        return result.view(np.complex128) if compiled.plan.form == "complex" else result
+
+    def error_norm(
+        self, compiled: Compiled, error: State, x: State, y: State, atol: float, rtol: float
+    ) -> NDArray[np.float64]:
+        result = np.empty(compiled.plan.n_members)
+        _native(compiled).engine.error_norm(error, x, y, atol, rtol, result)
+        return result
+
+    def pack(self, compiled: Compiled, x: State, selection: Selection) -> AnyArray:
+        c = _native(compiled)
+        buffer = np.empty((len(selection), c.plan.n_members), dtype=c.dtype)
+        c.engine.pack(x, *_elements(selection), buffer.view(c.real))
+        return buffer
+
+    def unpack(
+        self, compiled: Compiled, buffer: AnyArray, selection: Selection, x: State
+    ) -> None:
+        c = _native(compiled)
+        full = np.ascontiguousarray(buffer, dtype=c.dtype)
+        c.engine.unpack(full.view(c.real), *_elements(selection), x)
+
+    def host(self, buffer: Any) -> AnyArray:
+        result: AnyArray = np.asarray(buffer)
+        return result
+
+    def solve_local(self, compiled: Compiled, sigma: Weight, x: State, out: State) -> None:
+        """On the host, member by member: a preconditioner's cost is not the kernels'."""
+        plan = compiled.plan
+        given, result = self.fetch(compiled, x), self.fetch(compiled, out)
+        shifts = np.broadcast_to(np.asarray(sigma), (plan.n_members,))
+        for m in range(plan.n_members):
+            blocks = local_blocks(plan, m) - shifts[m] * np.eye(plan.d**2)
+            solved = np.linalg.solve(blocks, given[: plan.n_rows, ..., m].reshape(-1, plan.d**2, 1))
+            result[: plan.n_rows, ..., m] = solved.reshape(-1, plan.d, plan.d)
+        out[...] = self.put(compiled, result)
+
+    def mark(self) -> Any:
+        return None
+
+    def wait(self, mark: Any) -> None:
+        del mark
+
+    def sync(self) -> None:
+        return None
+
+
+def _native(compiled: Compiled) -> NativeCompiled:
+    assert isinstance(compiled, NativeCompiled)
+    return compiled
+
+
+def _elements(s: Selection) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    ado, row, col = (np.ascontiguousarray(a, dtype=np.int64) for a in (s.ado, s.row, s.col))
+    return ado, row, col
+
+
+def _choose_isa(isa: str | None) -> str:
+    """The widest instruction set that runs here, or the one asked for."""
+    known = dict(_core.instruction_sets())
+    if isa is None:
+        return next(name for name, runs in known.items() if runs)
+    checks.choice("isa", isa, tuple(known))
+    if not known[isa]:
+        usable = [name for name, runs in known.items() if runs]
+        raise BackendUnavailable(
+            f"The instruction set {isa!r} cannot run on this processor; use one of {usable}."
+        )
+    return isa
