@@ -1,15 +1,15 @@
-"""Types of the compiled extension."""
+# Types of the compiled extension.
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 _S = TypeVar("_S", np.float64, np.float32)
-_Ints = NDArray[np.int32]
-_Longs = NDArray[np.int64]
-_Doubles = NDArray[np.float64]
-_Super = tuple[list[int], _Ints, _Ints, _Ints, _Ints, _Ints]
+_Ints: TypeAlias = NDArray[np.int32]
+_Longs: TypeAlias = NDArray[np.int64]
+_Doubles: TypeAlias = NDArray[np.float64]
+_Super: TypeAlias = tuple[list[int], _Ints, _Ints, _Ints, _Ints, _Ints]
 
 def instruction_sets() -> list[tuple[str, bool]]: ...
 
@@ -64,7 +64,9 @@ class _Engine(Generic[_S]):
         norms: _Doubles,
         /,
     ) -> None: ...
-    def combine(self, out: NDArray[_S], arrays: list[NDArray[_S]], weights: _Doubles, /) -> None: ...
+    def combine(
+        self, out: NDArray[_S], arrays: list[NDArray[_S]], weights: _Doubles, /
+    ) -> None: ...
     def dots(self, xs: list[NDArray[_S]], y: NDArray[_S], result: _Doubles, /) -> None: ...
     def error_norm(
         self,

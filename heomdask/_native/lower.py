@@ -93,7 +93,9 @@ def _sort(plan: Plan, term: Term, parts: _Parts) -> None:
             known = parts.diagonal.get(shift.name)
             parts.diagonal[shift.name] = rates if known is None else known + rates
         elif pattern.is_identity:
-            parts.local.append(Part(term.left, term.right, term.transposed, shift.scalar, shift.name))
+            parts.local.append(
+                Part(term.left, term.right, term.transposed, shift.scalar, shift.name)
+            )
         else:
             links.append(shift)
     if links:
@@ -185,10 +187,13 @@ def is_diagonal(pattern: Pattern) -> bool:
     if pattern.is_identity:
         return True
     rows, cols, _ = pattern.entries()
-    return pattern.n_rows <= pattern.n_cols and bool(np.array_equal(rows, cols))
+    once = not len(rows) or bool(np.all(np.diff(rows) > 0))
+    return once and bool(np.array_equal(rows, cols))
 
 
 def diagonal_of(pattern: Pattern) -> Floats:
     """The diagonal of a diagonal pattern, (n_rows,)."""
     rows, _, values = pattern.entries()
-    return np.bincount(rows, weights=values, minlength=pattern.n_rows)
+    rates: Floats = np.zeros(pattern.n_rows)
+    rates[rows] = values
+    return rates

@@ -199,9 +199,7 @@ class NativeBackend:
         c.engine.pack(x, *_elements(selection), buffer.view(c.real))
         return buffer
 
-    def unpack(
-        self, compiled: Compiled, buffer: AnyArray, selection: Selection, x: State
-    ) -> None:
+    def unpack(self, compiled: Compiled, buffer: AnyArray, selection: Selection, x: State) -> None:
         c = _native(compiled)
         full = np.ascontiguousarray(buffer, dtype=c.dtype)
         c.engine.unpack(full.view(c.real), *_elements(selection), x)

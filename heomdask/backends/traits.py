@@ -48,9 +48,16 @@ class BackendInfo:
 class Compiled(Protocol):
     """A plan prepared by a backend: immutable, usable from several threads."""
 
-    plan: Plan
-    dtype: np.dtype[Any]  # float64 or float32 for a real plan, complex128 or complex64
-    nbytes: int
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64 or float32 for a real plan, complex128 or complex64 for a complex one."""
+        ...
+
+    @property
+    def nbytes(self) -> int: ...
 
 
 @dataclass(frozen=True)
