@@ -5,9 +5,9 @@ Gives: `Bounds`, an ellipse per member, by Lanczos on ``(G + G^+)/2`` and ``(G -
     `fastest_rate`, read off the plan alone.
 Next file: `faber.py`, the polynomials of that ellipse.
 
-A Hermitian operator's extreme eigenvalues are approached from inside by the Ritz values. Each
-is moved outwards by a fraction of its residual norm, and the ellipse is inflated by
-`INFLATION`. What is still outside costs accuracy nowhere: the guard of `segments.py` sees it.
+A Hermitian operator's extreme eigenvalues are approached from inside by the Ritz values; each
+is moved outwards by its residual norm, which makes it an upper estimate as a rule. What is
+still outside costs applications, not accuracy: the guard of `polynomial.py` sees it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from heomdask.backends.traits import BackendTraits, Compiled, State
 from heomdask.plan import Plan
 from heomdask.solvers.trajectory import Floats
 
-ITERATIONS = 8  # per Hermitian operator; each takes one application of G and one of G^+
-INFLATION = 1.02
-RESIDUAL_SHARE = 0.3  # of the residual norm that is added to a Ritz value
+REAL_ITERATIONS, IMAG_ITERATIONS = 7, 10  # each applies G and G^+ once
+LEFT_INFLATION = 1.01  # of the width; a margin on the right would cost e^{margin t}
+RIGHT_SHARE = 0.5  # of the residual norm, for the same reason
 INVARIANT = 1e-7  # a residual this small, relative, ends a chain: the square root of rounding
 SEED = 20240229  # of the one start vector that all problems of a shape share
 
@@ -63,18 +63,19 @@ def field_of_values(backend: BackendTraits, compiled: Compiled) -> Bounds:
     """
     precision = "float64" if compiled.dtype.itemsize == compiled.plan.dtype.itemsize else "float32"
     adjoint = backend.compile(compiled.plan.adjoint(), precision)
-    low, high = _extremes(backend, compiled, adjoint, +1)
-    left, right = _extremes(backend, compiled, adjoint, -1)
+    low, high = _extremes(backend, compiled, adjoint, REAL_ITERATIONS, +1)
+    left, right = _extremes(backend, compiled, adjoint, IMAG_ITERATIONS, -1)
+    low = high - LEFT_INFLATION * (high - low)
     return Bounds(
         centre=(high + low) / 2,
-        real=INFLATION * (high - low) / 2,
-        imag=INFLATION * np.maximum(np.abs(left), np.abs(right)),
-        applications=4 * ITERATIONS,
+        real=(high - low) / 2,
+        imag=np.maximum(np.abs(left), np.abs(right)),
+        applications=2 * (REAL_ITERATIONS + IMAG_ITERATIONS),
     )
 
 
 def _extremes(
-    backend: BackendTraits, compiled: Compiled, adjoint: Compiled, sign: int
+    backend: BackendTraits, compiled: Compiled, adjoint: Compiled, steps: int, sign: int
 ) -> tuple[Floats, Floats]:
     """Lowest and highest eigenvalue of ``(G + G^+)/2`` (sign 1) or of ``(G - G^+)/2i`` (sign -1).
 
@@ -84,12 +85,12 @@ def _extremes(
     """
     plan = compiled.plan
     members = plan.n_members
-    alphas = np.zeros((ITERATIONS, members))
-    betas = np.zeros((ITERATIONS, members))
+    alphas = np.zeros((steps, members))
+    betas = np.zeros((steps, members))
     v = _start(backend, compiled)
     other = backend.empty(compiled)
     beta = np.zeros(members)
-    for k in range(ITERATIONS):
+    for k in range(steps):
         # other <- A v - sign beta other, one half of A after the other
         backend.apply(compiled, v, other, a=0.5, c=-sign * beta)
         backend.apply(adjoint, v, other, a=0.5 * sign, c=1.0)
@@ -105,23 +106,28 @@ def _extremes(
         shift = -inverse * (alpha if sign > 0 or plan.form == "real" else 1j * alpha)
         backend.combine(compiled, other, [inverse, shift], [other, v])
         v, other = other, v
-    return _ritz(alphas, betas)
+    return _ritz(alphas, betas, RIGHT_SHARE if sign > 0 else 1.0)
 
 
 def _start(backend: BackendTraits, compiled: Compiled) -> State:
-    """The normalised random state that every Lanczos run starts from."""
+    """The normalised random state that every Lanczos run starts from, half of it in row 0.
+
+    The right edge of the field of values belongs to the first rows, of which a random state
+    has next to nothing.
+    """
     plan = compiled.plan
     host = np.random.default_rng(SEED).standard_normal((plan.n_cols, plan.d, plan.d))
+    host[0] *= np.linalg.norm(host) / np.linalg.norm(host[0])
     state = backend.put(compiled, host.astype(plan.dtype))
     square = np.asarray(backend.dots(compiled, [state], state)[0].real, dtype=np.float64)
     backend.combine(compiled, state, [1.0 / np.sqrt(square)], [state])
     return state
 
 
-def _ritz(alphas: Floats, betas: Floats) -> tuple[Floats, Floats]:
+def _ritz(alphas: Floats, betas: Floats, share: float) -> tuple[Floats, Floats]:
     """Extreme Ritz values of the tridiagonal matrices (columns), moved outwards.
 
-    A chain that ended in an invariant subspace (beta 0) goes on with zero vectors, whose rows
+    `share` of the residual norm is added on the right, all of it on the left. A chain that ended in an invariant subspace (beta 0) goes on with zero vectors, whose rows
     and columns are zero: they are left out.
     """
     steps, members = alphas.shape
@@ -132,8 +138,8 @@ def _ritz(alphas: Floats, betas: Floats) -> tuple[Floats, Floats]:
         off = betas[: n - 1, m]
         matrix = np.diag(alphas[:n, m]) + np.diag(off, 1) + np.diag(off, -1)
         values, vectors = np.linalg.eigh(matrix)
-        residual = RESIDUAL_SHARE * betas[n - 1, m] * np.abs(vectors[-1])
-        low[m], high[m] = values[0] - residual[0], values[-1] + residual[-1]
+        residual = betas[n - 1, m] * np.abs(vectors[-1])
+        low[m], high[m] = values[0] - residual[0], values[-1] + share * residual[-1]
     return low, high
 
 

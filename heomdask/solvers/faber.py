@@ -26,13 +26,21 @@ from heomdask.solvers.bounds import Bounds
 from heomdask.solvers.segment import Segments
 from heomdask.solvers.trajectory import Floats, Ints, Mask
 
-MAX_DEGREE = 250  # of a segment
-TAIL = 30  # coefficients beyond it that estimate what was cut off
+MAX_DEGREE = 400  # of a segment
+FIRST_DEGREE = 150  # aimed at by a first segment of a flat ellipse, whose terms teach a lot
+TAIL = 30  # coefficients beyond the degree that estimate what was cut off
 PAST_PEAK = 1e-2  # of the largest term, that the last ones must have fallen to
 BOUND = 2.0  # of |F_k|, in the 2-norm
-SAFETY = 10.0  # of a measured norm of a term, when it predicts the next segment's
-STRIKES = 2  # rejections in a row after which the ellipse is given up
+SAFETY = 10.0  # of a measured norm of a term, when it predicts those of the next segment
+RETRY_SAFETY = 4.0  # when it predicts those of the same state, tried again
+LONGER = 4.0  # at most, than the segment before
+SHORTER = 1.2  # in each attempt to find a length
+STRIKES = 4  # rejections in a row after which the ellipse is given up
 SEED_DEPTH = 75.0  # the recurrence starts where a coefficient is e^-75 of the largest one
+NORM_LIMIT = 1e10  # of a term over the state: beyond it the coefficients are not exact enough
+NARROW = 0.5  # factor of the imaginary semi-axis, where
+FAR_DOWN, STILL_FALLING = 1e-2, 0.2  # the norms fell so far, and so much in their second half
+RISING = 3.0  # factor of the norms in their second half from which the ellipse is too small
 
 
 def coefficients(centre: Floats, capacity: Floats, ratio: Floats, t: Floats, degree: int) -> Floats:
@@ -82,7 +90,7 @@ def _start_degree(y: Floats, ratio: Floats) -> Ints:
 def _exact_size(ct: Floats, y: Floats, ratio: Floats) -> Floats:
     """``e_0`` for r >= 0; ``sqrt(e_0^2 + |r| e_1^2)`` for r < 0, which has no zeros."""
     x = 2.0 * y * np.sqrt(np.abs(ratio))
-    grown = np.exp(ct + x) * scipy.special.i0e(x)
+    grown = np.exp(np.minimum(ct + x, 700.0)) * scipy.special.i0e(x)
     swung = np.exp(ct) * np.hypot(scipy.special.j0(x), scipy.special.j1(x))
     result: Floats = np.where(ratio >= 0, grown, swung)
     return result
@@ -96,40 +104,41 @@ def _measured_size(e: Floats, ratio: Floats) -> Floats:
 
 
 class Faber:
-    """The series on the ellipse of every member; remembers how large its terms were."""
+    """The series on the ellipse of every member; remembers how large its terms were.
+
+    Terms that grow by a factor w per degree tell of something outside the ellipse, on its
+    confocal one with capacity w g and ratio r/w^2: that is taken from then on. A flat ellipse
+    (real semi-axis the larger) comes from stiff generators that are far from normal: what the
+    state really holds may lie well within it, and the terms fall. Then the next segment tries
+    one with half the imaginary semi-axis, which needs fewer terms.
+    """
 
     name = "faber"
 
     def __init__(self, bounds: Bounds, span: float) -> None:
         floor = np.maximum(1e-3 * bounds.radius, 1e-6 / span)
-        real, imag = np.maximum(bounds.real, floor), np.maximum(bounds.imag, floor)
         self.centre = bounds.centre
-        self.capacity = (real + imag) / 2
-        self.ratio = (real - imag) / (real + imag)
+        real, imag = np.maximum(bounds.real, floor), np.maximum(bounds.imag, floor)
+        self.capacity, self.ratio = (real + imag) / 2, (real - imag) / (real + imag)
         members = len(self.centre)
         self.profile = np.full((MAX_DEGREE + TAIL + 1, members), SAFETY * BOUND)
-        self.length = np.minimum(
-            (MAX_DEGREE - 40) / imag, MAX_DEGREE**2 / (2 * 20 * real)
-        )
+        aim = np.where(real > imag, FIRST_DEGREE, MAX_DEGREE)
+        self.length = np.minimum(aim / imag, aim**2 / (40 * real))
         self.strikes = np.zeros(members, dtype=np.int64)
+        self.growth = np.ones(members)  # by which to widen next
+        self.narrowing = np.ones(members)  # by which to narrow next
+        self.narrowed = np.ones(members)  # so far
+        self.may_narrow = np.ones(members, dtype=bool)
 
-    def given_up(self, idx: Ints) -> Mask:
-        """Members whose ellipse has failed too often in a row."""
-        return np.asarray(self.strikes[idx] >= STRIKES)
+    def given_up(self) -> Mask:
+        """Members whose ellipse has failed too often in a row; (M,)."""
+        return np.asarray(self.strikes >= STRIKES)
 
     def choose(
         self, idx: Ints, remaining: Floats, size: Floats, rate: Floats, ceiling: Floats
     ) -> Segments:
-        """The longest equal segments whose predicted terms are small enough.
-
-        Parameters
-        ----------
-        idx : the members, n of them.
-        remaining : (n,), the time to the next forced end of a segment.
-        size : (n,), the largest element of the state.
-        rate : (n,), the error allowed per time.
-        ceiling : (n,), the size of a term above which its rounding would show.
-        """
+        """The longest equal segments whose predicted terms fall below the error allowed."""
+        self._adapt(idx)
         count = np.maximum(np.ceil(remaining / self.length[idx] - 1e-9), 1.0)
         degree = np.ones(len(idx), dtype=np.int64)
         weights = np.zeros((len(self.profile), len(idx)))
@@ -137,46 +146,56 @@ class Faber:
         while len(todo):
             who = idx[todo]
             length = remaining[todo] / count[todo]
-            e = coefficients(
-                self.centre[who], self.capacity[who], self.ratio[who], length, MAX_DEGREE + TAIL
-            )
+            e = self._coefficients(who, length, len(weights) - 1)
+            weights[:, todo] = e
             terms = np.abs(e) * self.profile[:, who] * size[todo]
             tail = np.add.accumulate(terms[::-1], axis=0)[::-1]
-            small = np.minimum(rate[todo] * length, PAST_PEAK * np.max(terms, axis=0))
-            k = np.count_nonzero(tail > small, axis=0)
-            degree[todo] = np.maximum(k, 2)
-            weights[:, todo] = e
-            bad = (k > MAX_DEGREE) | (np.max(terms, axis=0) > ceiling[todo])
-            hopeless = bad & ((count[todo] > 1e9) | ~np.isfinite(terms[-1]))
+            largest = np.max(terms, axis=0)
+            small = np.minimum(rate[todo] * length, PAST_PEAK * largest)
+            needed = np.count_nonzero(tail > small, axis=0)
+            degree[todo] = np.clip(needed, 2, MAX_DEGREE)
+            bad = (needed > MAX_DEGREE) | (largest > ceiling[todo])
+            hopeless = bad & ((count[todo] > 1e9) | ~np.isfinite(largest))
             self.strikes[who[hopeless]] = STRIKES
             todo = todo[bad & ~hopeless]
-            count[todo] = np.ceil(1.4 * count[todo])
-        degree = np.minimum(degree, MAX_DEGREE)
+            count[todo] = np.ceil(SHORTER * count[todo])
         return Segments(idx, remaining / count, degree, weights)
 
+    def _coefficients(self, who: Ints, t: Floats, degree: int) -> Floats:
+        return coefficients(self.centre[who], self.capacity[who], self.ratio[who], t, degree)
+
+    def _adapt(self, idx: Ints) -> None:
+        """Change the ellipses as the last segments told."""
+        growth = self.growth[idx]
+        self.capacity[idx] *= growth
+        self.ratio[idx] /= growth * growth
+        self.profile[:, idx] *= np.exp(-np.log(growth) * np.arange(len(self.profile))[:, None])
+        self.growth[idx] = 1.0
+        real = self.capacity[idx] * (1 + self.ratio[idx])
+        imag = self.capacity[idx] * (1 - self.ratio[idx]) * self.narrowing[idx]
+        changed = self.narrowing[idx] != 1.0
+        self.capacity[idx] = np.where(changed, (real + imag) / 2, self.capacity[idx])
+        self.ratio[idx] = np.where(changed, (real - imag) / (real + imag), self.ratio[idx])
+        self.narrowed[idx] *= self.narrowing[idx]
+        self.narrowing[idx] = 1.0
+
     def rows(self, segments: Segments) -> Floats:
-        """The table (K + 1, 4, n) that `recur` takes."""
         weights = segments.kept()
         live = np.arange(len(weights))[:, None] <= segments.degree
-        inverse = 1.0 / self.capacity[segments.idx]
+        capacity, ratio = self.capacity[segments.idx], self.ratio[segments.idx]
         table = np.zeros((len(weights), 4, len(segments.idx)))
-        table[1:, 0] = np.where(live[1:], inverse, 0.0)
-        table[1:, 1] = np.where(live[1:], -self.centre[segments.idx] * inverse, 0.0)
-        table[2:, 2] = np.where(live[2:], -self.ratio[segments.idx], 0.0)
+        table[1:, 0] = np.where(live[1:], 1.0 / capacity, 0.0)
+        table[1:, 1] = np.where(live[1:], -self.centre[segments.idx] / capacity, 0.0)
+        table[2:, 2] = np.where(live[2:], -ratio, 0.0)
         table[2, 2] *= 2
         table[:, 3] = weights
         return table
 
     def values(self, segments: Segments, which: Ints, dt: Floats) -> Floats:
-        """Coefficients (K + 1, n) at times `dt` into the segments number `which`."""
-        who = segments.idx[which]
-        degree = int(segments.degree.max())
-        return coefficients(self.centre[who], self.capacity[who], self.ratio[who], dt, degree)
+        return self._coefficients(segments.idx[which], dt, int(segments.degree.max()))
 
-    def judge(
-        self, segments: Segments, norms: Floats, rate: Floats, ceiling: Floats
-    ) -> Mask:
-        """Which segments hold, from the norms (K + 1, n) of their terms; learn from all.
+    def judge(self, segments: Segments, norms: Floats, rate: Floats, ceiling: Floats) -> Mask:
+        """Which segments hold; learn from all.
 
         What was cut off is the sum of the coefficients beyond the degree times the largest of
         the last three norms, the growth of the norms included.
@@ -184,23 +203,28 @@ class Faber:
         idx, degree = segments.idx, segments.degree
         with np.errstate(all="ignore"):
             terms = np.abs(segments.kept()) * norms
-            last = _window_max(norms, degree)
-            growth = np.maximum(1.0, (last / _window_max(norms, degree - 3)) ** (1 / 3))
-            growth = np.where(np.isfinite(growth), growth, 1.0)
-            cut, factor = np.zeros(len(idx)), last.copy()
-            for j in range(1, TAIL + 1):
-                factor = factor * growth
-                cut += factor * np.abs(_row(segments.weights, degree + j))
             largest = np.max(terms, axis=0)
-            good = (cut <= rate * segments.length) & (largest <= ceiling)
+            good = (_cut_off(segments, norms) <= rate * segments.length) & (largest <= ceiling)
             good &= _window_max(terms, degree) <= PAST_PEAK * largest
-            self._learn(idx, norms, degree)
-        self.length[idx] = segments.length * np.where(good, 2.5, 0.5)
+            good &= np.max(norms, axis=0) <= NORM_LIMIT * norms[0]
+            last, middle = _window_max(norms, degree), _window_max(norms, degree // 2)
+            fell = (last < FAR_DOWN * norms[0]) & (last < STILL_FALLING * middle)
+            growth = (last / middle) ** (1.0 / np.maximum(degree - degree // 2, 1))
+            self._learn(segments, norms, np.where(good, SAFETY, RETRY_SAFETY))
+        flat = self.ratio[idx] > 0
+        undo = ~good & (self.narrowed[idx] < 1.0)
+        self.may_narrow[idx] &= ~undo
+        narrow = np.where(good & fell & flat & self.may_narrow[idx], NARROW, 1.0)
+        self.narrowing[idx] = np.where(undo, 1.0 / self.narrowed[idx], narrow)
+        rose = np.isfinite(growth) & (last > RISING * middle) & (degree > 20)
+        self.growth[idx] = np.where(rose & ~undo, growth, 1.0)
+        self.length[idx] = segments.length * np.where(good, LONGER, np.where(self.strikes[idx] > 0, 0.5, 1.0))
         self.strikes[idx] = np.where(good, 0, self.strikes[idx] + 1)
         return good
 
-    def _learn(self, idx: Ints, norms: Floats, degree: Ints) -> None:
+    def _learn(self, segments: Segments, norms: Floats, safety: Floats) -> None:
         """Predict the next norms, relative to the state: these, then on as they fell lately."""
+        idx, degree = segments.idx, segments.degree
         k = np.arange(len(self.profile))[:, None]
         measured = np.zeros((len(self.profile), len(idx)))
         measured[: len(norms)] = norms
@@ -211,9 +235,21 @@ class Faber:
         slope = np.log(last / middle) / np.maximum(degree - degree // 2, 1)
         slope = np.where(slope < 0, slope / 2, slope)
         beyond = last * np.exp(slope * (k - degree))
-        scale = SAFETY / np.where(norms[0] > 0, norms[0], 1.0)
-        profile = np.where(k <= degree, envelope, beyond) * scale
+        profile = np.where(k <= degree, envelope, beyond) * (safety / norms[0])
         self.profile[:, idx] = np.where(norms[0] > 0, profile, SAFETY * BOUND)
+
+
+def _cut_off(segments: Segments, norms: Floats) -> Floats:
+    """The sum of the terms beyond the degree, as they would go on."""
+    degree = segments.degree
+    last = _window_max(norms, degree)
+    growth = np.maximum(1.0, (last / _window_max(norms, degree - 3)) ** (1 / 3))
+    growth = np.where(np.isfinite(growth), growth, 1.0)
+    total, factor = np.zeros(len(degree)), last
+    for j in range(1, TAIL + 1):
+        factor = factor * growth
+        total = total + factor * np.abs(_row(segments.weights, degree + j))
+    return total
 
 
 def _row(array: Floats, k: Ints) -> Floats:

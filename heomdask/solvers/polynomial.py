@@ -227,7 +227,7 @@ class Run:
             self.uses_faber |= wants
             record.bound_applications[wants] = 0 if self.bounds is None else self.bounds.applications
         if self.faber is not None:
-            lost = self.uses_faber & np.asarray(self.faber.given_up(np.arange(task.members)))
+            lost = self.uses_faber & self.faber.given_up()
             self.uses_faber &= ~lost
             self.may_use_faber &= ~lost
 
