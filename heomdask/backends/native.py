@@ -19,8 +19,15 @@ from numpy.typing import NDArray
 from heomdask import checks
 from heomdask._native import _core
 from heomdask._native.lower import lower
-from heomdask.backends.numpy_ import local_blocks, state_dtype
-from heomdask.backends.traits import BackendInfo, Compiled, Selection, State, Weight
+from heomdask.backends.traits import (
+    BackendBase,
+    BackendInfo,
+    Compiled,
+    Selection,
+    State,
+    Weight,
+    state_dtype,
+)
 from heomdask.errors import BackendUnavailable
 from heomdask.plan import AnyArray, Plan, Scalars
 
@@ -56,7 +63,7 @@ class NativeCompiled:
         return table.view(np.float64)
 
 
-class NativeBackend:
+class NativeBackend(BackendBase):
     """Compiled kernels; `layout="batch"` gives a member the same bits whatever its companions."""
 
     def __init__(
@@ -203,30 +210,6 @@ class NativeBackend:
         c = _native(compiled)
         full = np.ascontiguousarray(buffer, dtype=c.dtype)
         c.engine.unpack(full.view(c.real), *_elements(selection), x)
-
-    def host(self, buffer: Any) -> AnyArray:
-        result: AnyArray = np.asarray(buffer)
-        return result
-
-    def solve_local(self, compiled: Compiled, sigma: Weight, x: State, out: State) -> None:
-        """On the host, member by member: a preconditioner's cost is not the kernels'."""
-        plan = compiled.plan
-        given, result = self.fetch(compiled, x), self.fetch(compiled, out)
-        shifts = np.broadcast_to(np.asarray(sigma), (plan.n_members,))
-        for m in range(plan.n_members):
-            blocks = local_blocks(plan, m) - shifts[m] * np.eye(plan.d**2)
-            solved = np.linalg.solve(blocks, given[: plan.n_rows, ..., m].reshape(-1, plan.d**2, 1))
-            result[: plan.n_rows, ..., m] = solved.reshape(-1, plan.d, plan.d)
-        out[...] = self.put(compiled, result)
-
-    def mark(self) -> Any:
-        return None
-
-    def wait(self, mark: Any) -> None:
-        del mark
-
-    def sync(self) -> None:
-        return None
 
 
 def _native(compiled: Compiled) -> NativeCompiled:

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask.backends.traits import BackendBase, BackendInfo, Compiled, Selection, Weight
+from heomdask.backends.traits import (
+    BackendBase,
+    BackendInfo,
+    Compiled,
+    Selection,
+    Weight,
+    state_dtype,
+)
 from heomdask.plan import AnyArray, Plan, Scalars, Term
 
 
@@ -29,15 +36,6 @@ class NumpyCompiled:
     @property
     def nbytes(self) -> int:
         return self.plan.nbytes
-
-
-def state_dtype(plan: Plan, precision: str) -> np.dtype[Any]:
-    """float64 or float32 for a real plan, complex128 or complex64 for a complex one."""
-    if precision not in ("float64", "float32"):
-        raise ValueError(f"`dtype` must be 'float64' or 'float32', got {precision!r}")
-    if plan.form == "real":
-        return np.dtype(precision)
-    return np.dtype("complex128" if precision == "float64" else "complex64")
 
 
 def numbers(weight: Weight, members: int) -> list[Any]:
@@ -172,29 +170,3 @@ class NumpyBackend(BackendBase):
         self, compiled: Compiled, buffer: AnyArray, selection: Selection, x: AnyArray
     ) -> None:
         x[:, selection.ado, selection.row, selection.col] = buffer.T
-
-    def solve_local(self, compiled: Compiled, sigma: Weight, x: AnyArray, out: AnyArray) -> None:
-        plan = compiled.plan
-        n, d2 = plan.n_rows, plan.d * plan.d
-        for m, shift in enumerate(numbers(sigma, plan.n_members)):
-            blocks = local_blocks(plan, m) - shift * np.eye(d2)
-            solved = np.linalg.solve(blocks, x[m, :n].reshape(n, d2, 1))
-            out[m, :n] = solved.reshape(n, plan.d, plan.d)
-
-
-def local_blocks(plan: Plan, member: int) -> AnyArray:
-    """B_n for every ADO of one member: (n_rows, d^2, d^2)."""
-    d = plan.d
-    blocks = np.zeros((plan.n_rows, d * d, d * d), dtype=plan.dtype)
-    swap = np.arange(d * d).reshape(d, d).T.ravel()
-    for term in plan.terms:
-        diagonal = np.zeros(plan.n_rows, dtype=plan.dtype)
-        for s in term.shifts:
-            if s.name is None:
-                value = s.scalar[member if len(s.scalar) > 1 else 0]
-                diagonal = diagonal + value * plan.patterns[s.pattern].matrix.diagonal()
-        left = np.eye(d) if term.left is None else term.left.of(member)
-        right = np.eye(d) if term.right is None else term.right.of(member)
-        small = np.kron(left, right.T)
-        blocks = blocks + diagonal[:, None, None] * (small[swap] if term.transposed else small)
-    return blocks

@@ -194,7 +194,7 @@ class BackendTraits(Protocol):
 
 
 class BackendBase:
-    """The defaults: `recur` as a loop over `apply`, and the no-ops of a CPU."""
+    """The defaults: `recur` as a loop over `apply`, a local solve on the host, a CPU's no-ops."""
 
     def recur(
         self: BackendTraits,
@@ -224,6 +224,19 @@ class BackendBase:
             norms[k] = self.error_norm(compiled, current, zero, zero, 1.0, 0.0)
         return probed, norms
 
+    def solve_local(
+        self: BackendTraits, compiled: Compiled, sigma: Weight, x: State, out: State
+    ) -> None:
+        plan = compiled.plan
+        d2 = plan.d * plan.d
+        given, result = self.fetch(compiled, x), self.fetch(compiled, out)
+        shifts = np.broadcast_to(np.asarray(sigma), (plan.n_members,))
+        for m in range(plan.n_members):
+            blocks = local_blocks(plan, m) - shifts[m] * np.eye(d2)
+            solved = np.linalg.solve(blocks, given[: plan.n_rows, ..., m].reshape(-1, d2, 1))
+            result[: plan.n_rows, ..., m] = solved.reshape(-1, plan.d, plan.d)
+        out[...] = self.put(compiled, result)
+
     def host(self, buffer: Any) -> AnyArray:
         result: AnyArray = np.asarray(buffer)
         return result
@@ -236,3 +249,30 @@ class BackendBase:
 
     def sync(self) -> None:
         return None
+
+
+def state_dtype(plan: Plan, precision: str) -> np.dtype[Any]:
+    """float64 or float32 for a real plan, complex128 or complex64 for a complex one."""
+    if precision not in ("float64", "float32"):
+        raise ValueError(f"`dtype` must be 'float64' or 'float32', got {precision!r}")
+    if plan.form == "real":
+        return np.dtype(precision)
+    return np.dtype("complex128" if precision == "float64" else "complex64")
+
+
+def local_blocks(plan: Plan, member: int) -> AnyArray:
+    """B_n for every ADO of one member: (n_rows, d^2, d^2)."""
+    d = plan.d
+    blocks = np.zeros((plan.n_rows, d * d, d * d), dtype=plan.dtype)
+    swap = np.arange(d * d).reshape(d, d).T.ravel()
+    for term in plan.terms:
+        diagonal = np.zeros(plan.n_rows, dtype=plan.dtype)
+        for s in term.shifts:
+            if s.name is None:
+                value = s.scalar[member if len(s.scalar) > 1 else 0]
+                diagonal = diagonal + value * plan.patterns[s.pattern].matrix.diagonal()
+        left = np.eye(d) if term.left is None else term.left.of(member)
+        right = np.eye(d) if term.right is None else term.right.of(member)
+        small = np.kron(left, right.T)
+        blocks = blocks + diagonal[:, None, None] * (small[swap] if term.transposed else small)
+    return blocks
