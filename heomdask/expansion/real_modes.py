@@ -13,6 +13,7 @@ more modes than with the partner that it would need in any case.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from heomdask.model.exponents import Exponents
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
+_Array = TypeVar("_Array", Floats, Complexes)
 
 _REAL = 1e-9  # an imaginary part below this, relatively, is rounding
 
@@ -81,6 +83,6 @@ class RealModes:
         )
 
     @staticmethod
-    def _join(single: NDArray, first: NDArray, second: NDArray) -> NDArray:  # type: ignore[type-arg]
+    def _join(single: _Array, first: _Array, second: _Array) -> _Array:
         pairs = np.stack([first, second], axis=2).reshape(len(single), -1)
         return np.concatenate([single, pairs], axis=1)

@@ -290,11 +290,11 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match=r"is singular for DrudeLorentz.*consistent"):
         expand(on_pole, hd.Matsubara(2, coefficients="exact"))
     with pytest.raises(InputError, match="`coefficients` must be one of 'consistent', 'exact'"):
-        hd.Pade(1, coefficients="cot")  # type: ignore[arg-type]
+        hd.Pade(1, coefficients="cot")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InputError, match="`terminator` must be True or False"):
-        hd.Matsubara(1, terminator="yes")  # type: ignore[arg-type]
+        hd.Matsubara(1, terminator="yes")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InputError, match="`N` must be a whole number"):
-        hd.Pade(2.5)  # type: ignore[arg-type]
+        hd.Pade(2.5)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_exponents_are_returned_as_they_are() -> None:
