@@ -48,8 +48,8 @@ _ENTRIES = {
         "its compiled extension",
         "install heomdask again with a C++ compiler that knows OpenMP (g++ is one)",
         has_layout=True,
-        fixed=2e-6,
-        per_work=0.2e-9,
+        fixed=8e-6,
+        per_work=0.5e-9,
     ),
     "numpy": _Entry(
         "heomdask.backends.numpy_",

@@ -30,6 +30,7 @@ from heomdask.backends.traits import (
 )
 from heomdask.plan import AnyArray, Plan
 from heomdask.testing.oracle import (
+    assembled,
     assert_close,
     image,
     per_member,
@@ -381,7 +382,7 @@ class VectorConformance(Hooks):
         d2 = plan.d**2
         for m, n in itertools.product(range(plan.n_members), range(plan.n_rows)):
             own = slice(n * d2, (n + 1) * d2)
-            block = plan.to_sparse(m)[own, own].toarray() - sigma[m] * np.eye(d2)
+            block = assembled(plan)[m][own, own].toarray() - sigma[m] * np.eye(d2)
             residual = block @ solved[n, ..., m].ravel() - x[n, ..., m].ravel()
             size = float(np.max(np.abs(block))) * d2 * float(np.max(np.abs(solved[n])))
             assert_close(residual, np.zeros(d2), size + 1, APPLY_TOLERANCE["float64"])

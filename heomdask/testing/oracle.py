@@ -40,7 +40,7 @@ def assembled(plan: Plan, scalars: Scalars | None = None) -> tuple[sp.csr_array,
     return tuple(plan.member(m).to_sparse(0, each[:, [m]]) for m in range(plan.n_members))
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=64)
 def _constant(plan: Plan) -> tuple[sp.csr_array, ...]:
     return tuple(plan.to_sparse(m) for m in range(plan.n_members))
 
@@ -93,6 +93,7 @@ def weighted_sum(terms: Sequence[tuple[AnyArray, AnyArray]]) -> AnyArray:
     return total
 
 
+@functools.lru_cache(maxsize=64)
 def without_names(plan: Plan) -> Plan:
     """The plan without its time-dependent shifts."""
     terms = [

@@ -11,6 +11,7 @@ shifts, scattered couplings, shared and per-member numbers, and operators of eve
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from dataclasses import dataclass
 
@@ -35,15 +36,8 @@ class Case:
     names: tuple[str, ...] = ()
 
     def plan(self) -> Plan:
-        return random_plan(
-            np.random.default_rng(self.seed),
-            d=self.d,
-            members=self.members,
-            form=self.form,
-            modes=self.modes,
-            depth=self.depth,
-            names=self.names,
-        )
+        """The plan; one object for every call, so that what is derived from it is kept."""
+        return _plan_of(self)
 
     def state(self, plan: Plan, stream: int = 0) -> AnyArray:
         """A random state of the plan; other streams give other states."""
@@ -58,6 +52,19 @@ class Case:
     def __str__(self) -> str:
         named = "-named" if self.names else ""
         return f"{self.form}-d{self.d}-M{self.members}-K{self.modes}L{self.depth}{named}"
+
+
+@functools.cache
+def _plan_of(case: Case) -> Plan:
+    return random_plan(
+        np.random.default_rng(case.seed),
+        d=case.d,
+        members=case.members,
+        form=case.form,
+        modes=case.modes,
+        depth=case.depth,
+        names=case.names,
+    )
 
 
 def _table() -> tuple[Case, ...]:
