@@ -63,7 +63,7 @@ class RealModes:
 
     def in_frequency(self, w: Floats) -> Complexes:
         """Their half-sided Fourier transforms int_0^inf dt exp(iwt) ..., (W, K)."""
-        s = -1j * np.asarray(w)[:, None]
+        s = np.asarray(-1j * w, dtype=np.complex128)[:, None]
         shifted = s + self.pair_decays
         norm = shifted**2 + self.pair_frequencies**2
         return self._join(1 / (s + self.decays), shifted / norm, self.pair_frequencies / norm)

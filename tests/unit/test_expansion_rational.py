@@ -214,15 +214,37 @@ def _smooth(curve: np.ndarray) -> float:
     return float(np.max(np.abs(np.diff(curve, n=4, axis=0))))
 
 
-@pytest.mark.parametrize("centre", [0.5 / (2 * np.pi), 0.5 / (2 * np.pi) / 0.7, 0.25 / 2 / np.pi])
-@pytest.mark.parametrize("method", [hd.Pade(2), hd.Matsubara(2, terminator=False)])
-def test_sweep_of_temperature_is_smooth(centre: float, method) -> None:
-    # through gamma = nu_1, through the border where the two rates cease to be linked, and nu_2
-    sweep = centre * (1 + 1e-3 * np.linspace(-1, 1, 21))
-    curve = [
-        expand(hd.DrudeLorentz(lam=0.1, gamma=0.5, T=T), method).correlation(TIMES) for T in sweep
-    ]
-    assert _smooth(np.array(curve)) < 1e-10
+@pytest.mark.parametrize("ratio", [0.7, 1.0, 1.3])
+@pytest.mark.parametrize("pole", [0, 1])
+@pytest.mark.parametrize("method", [hd.Pade(2), hd.Matsubara(2, terminator=False)], ids=str)
+def test_sweep_of_temperature_is_smooth(ratio: float, pole: int, method) -> None:
+    # through gamma = nu_k, and through the borders where the two rates cease to be linked
+    table = poles.pade(2) if isinstance(method, hd.Pade) else poles.matsubara(2)
+    sweep = 0.5 * ratio / table.xi[pole] * (1 + 1e-3 * np.linspace(-1, 1, 21))
+    expanded = [expand(hd.DrudeLorentz(lam=0.1, gamma=0.5, T=T), method) for T in sweep]
+    assert {len(e.lateral) for e in expanded} == ({1} if ratio == 1 else {0, 1})
+    assert {e.n_modes for e in expanded} == {3}
+    assert _smooth(np.array([e.correlation(TIMES) for e in expanded])) < 1e-10
+
+
+def test_dynamics_do_not_notice_where_links_end() -> None:
+    # a truncation by depth spans the same space with linked and with plain modes
+    problems = []
+    for shift in (-2e-5, -1e-5, 1e-5, 2e-5):
+        bath = hd.DrudeLorentz(lam=0.1, gamma=1.0, T=1.3 / poles.pade(2).xi[0] * (1 + shift))
+        assert len(expand(bath, hd.Pade(2)).lateral) == (shift < 0)
+        problems.append(
+            hd.Problem(0.5 * np.array([[0.5, 1], [1, -0.5]]), [(np.diag([1, -1]), bath)])
+        )
+    a, b, c, d = (
+        hd.evolve(
+            p, [1, 0], np.linspace(0, 5, 6), depth=3, expansion=hd.Pade(2), tol=1e-10,
+            backend="numpy",
+        ).rho
+        for p in problems
+    )  # fmt: skip
+    assert np.max(np.abs(a - d)) > 1e-6
+    assert np.max(np.abs((a + d) - (b + c))) < 1e-9
 
 
 @pytest.mark.parametrize("centre", [2.0, 3 / np.sqrt(2)])
