@@ -127,7 +127,8 @@ def _start(backend: BackendTraits, compiled: Compiled) -> State:
 def _ritz(alphas: Floats, betas: Floats, share: float) -> tuple[Floats, Floats]:
     """Extreme Ritz values of the tridiagonal matrices (columns), moved outwards.
 
-    `share` of the residual norm is added on the right, all of it on the left. A chain that ended in an invariant subspace (beta 0) goes on with zero vectors, whose rows
+    `share` of the residual norm is added on the right, all of it on the left. A chain that
+    ended in an invariant subspace (beta 0) goes on with zero vectors, whose rows
     and columns are zero: they are left out.
     """
     steps, members = alphas.shape

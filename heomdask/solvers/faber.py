@@ -218,9 +218,10 @@ class Faber:
         self.narrowing[idx] = np.where(undo, 1.0 / self.narrowed[idx], narrow)
         rose = np.isfinite(growth) & (last > RISING * middle) & (degree > 20)
         self.growth[idx] = np.where(rose & ~undo, growth, 1.0)
-        self.length[idx] = segments.length * np.where(good, LONGER, np.where(self.strikes[idx] > 0, 0.5, 1.0))
+        again = np.where(self.strikes[idx] > 0, 0.5, 1.0)
+        self.length[idx] = segments.length * np.where(good, LONGER, again)
         self.strikes[idx] = np.where(good, 0, self.strikes[idx] + 1)
-        return good
+        return np.asarray(good)
 
     def _learn(self, segments: Segments, norms: Floats, safety: Floats) -> None:
         """Predict the next norms, relative to the state: these, then on as they fell lately."""

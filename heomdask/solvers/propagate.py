@@ -16,8 +16,10 @@ from heomdask import checks
 from heomdask.backends.traits import BackendTraits, Compiled, Selection, State
 from heomdask.solvers.bounds import Bounds
 from heomdask.solvers.drives import Drives
-from heomdask.solvers.polynomial import Run, Task, save_indices
-from heomdask.solvers.trajectory import Trajectory
+from heomdask.solvers.polynomial import Run
+from heomdask.solvers.record import Task
+from heomdask.solvers.runge_kutta import Stepper
+from heomdask.solvers.trajectory import Floats, Trajectory
 
 METHODS = ("auto", "faber", "taylor", "rk")
 MAX_APPLICATIONS = 1_000_000
@@ -38,9 +40,58 @@ def propagate(
     progress: Callable[[float], None] | None = None,
     max_applications: int = MAX_APPLICATIONS,
 ) -> Trajectory:
+    """Integrate ``dX/dt = G(t) X`` for all members of a compiled plan.
+
+    Every member has its own segments, degrees and steps: its numbers do not depend on its
+    companions, to the last bit (within one backend).
+
+    Parameters
+    ----------
+    x0 : the state at ``times[0]``; left as it is.
+    times : (T,), ascending, repeats allowed.
+    probe : the elements that are wanted at every time.
+    tol : bound on the error of every probed element at every time, absolute; a number or (M,).
+    method : "faber" or "taylor" for a constant generator, "rk" for any; "auto" takes "rk" if
+        there are named scalars, else "taylor" where few applications will do, else "faber".
+    bounds : the ellipses of a constant generator, if known; else they are computed if needed.
+    drives : values of the plan's named scalars.
+    save_states : indices into `times` at which the whole state is kept.
+    progress : called now and then with the fraction of the time that is done.
+    max_applications : of G per member, after which it stops with TOO_MANY_STEPS.
+
+    Returns
+    -------
+    Trajectory
+        With one outcome per member; nothing is raised for what happens on the way.
+    """
     grid = checks.times("times", times)
+    checks.choice("method", method, METHODS)
+    names = compiled.plan.names
+    if names and drives is None:
+        raise checks.refuse("drives", f"given: the plan has the named scalars {names}", None)
+    if names and method in ("faber", "taylor"):
+        raise checks.refuse("method", "'auto' or 'rk' for a generator that depends on time", method)
     members = compiled.plan.n_members
-    tolerance = np.broadcast_to(np.asarray(tol, dtype=np.float64), (members,)).copy()
-    task = Task(backend, compiled, grid, probe, tolerance, method, bounds,
-                save_indices(save_states, len(grid)), progress, max_applications)
-    return Run(task, x0).to_end()
+    task = Task(
+        backend,
+        compiled,
+        grid,
+        probe,
+        _tolerances(tol, members),
+        method,
+        bounds,
+        drives if names else None,
+        tuple(range(len(grid))[i] for i in save_states),
+        progress,
+        max_applications,
+    )
+    solver = Stepper(task, x0) if names or method == "rk" else Run(task, x0)
+    return solver.to_end()
+
+
+def _tolerances(tol: float | NDArray[np.float64], members: int) -> Floats:
+    """One tolerance per member, (M,)."""
+    array = np.broadcast_to(np.asarray(tol, dtype=np.float64), (members,)).copy()
+    for value in array.tolist():
+        checks.real_number("tol", value, low=0.0, strict=True)
+    return array

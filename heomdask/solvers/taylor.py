@@ -23,7 +23,7 @@ CAUTION = 0.9
 def order_for(tol: Floats) -> Ints:
     """The order of the series for a tolerance: two terms per digit."""
     digits = np.maximum(-np.log10(tol), 0.0)
-    return np.clip(np.rint(2 * digits).astype(np.int64), LOWEST, HIGHEST)
+    return np.asarray(np.clip(np.rint(2 * digits).astype(np.int64), LOWEST, HIGHEST))
 
 
 class Taylor:
