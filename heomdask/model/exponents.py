@@ -76,11 +76,15 @@ class Exponents:
         if np.any(gamma_.real < 0):
             worst = complex(gamma_[np.argmin(gamma_.real)])
             raise checks.refuse(
-                "gamma", "rates with real parts of at least 0", worst,
+                "gamma",
+                "rates with real parts of at least 0",
+                worst,
                 "C(t) is a sum of c exp(-gamma t), so a decaying term has a positive gamma",
             )
-        read_ = np.ones(len(c_)) if read is None else checks.real_vector(
-            "read", read, length=len(c_), like="c"
+        read_ = (
+            np.ones(len(c_))
+            if read is None
+            else checks.real_vector("read", read, length=len(c_), like="c")
         )
         lateral_ = _checked_lateral(lateral, len(c_))
         if cbar is not None:

@@ -50,7 +50,7 @@ def bath(value: Any) -> Any:
     gives it. Anything else is returned as it is.
     """
     if isinstance(value, tuple) and len(value) == 2 and _is_environment(value[0]):
-        return _environment(value[0], checks.real_number("delta", value[1]))
+        return _environment(value[0], _strength(value[1]))
     return _environment(value, 0.0) if _is_environment(value) else value
 
 
@@ -72,7 +72,7 @@ def couplings(value: Any) -> list[tuple[Any, Any]] | None:
             )
         value = (first, second)
     if _has_operators(first):
-        return _by_operator(first.exponents, checks.real_number("delta", second))
+        return _by_operator(first.exponents, _strength(second))
     if _is_environment(first) or (isinstance(first, tuple) and _is_environment(first[0])):
         return [(second, bath(first))]
     return [(first, bath(second))]
@@ -126,6 +126,12 @@ def _environment(value: Any, delta: float) -> Any:
         "bath", "an environment known by its formula or its exponents", type(value).__name__,
         "call its `approximate`, or give its J(w) as heomdask.SpectralDensity",
     )  # fmt: skip
+
+
+def _strength(delta: Any) -> float:
+    """The strength of a terminator; QuTiP gives it as a complex number without imaginary part."""
+    real = delta.real if isinstance(delta, complex) and delta.imag == 0 else delta
+    return checks.real_number("delta", real)
 
 
 def _by_operator(given: Sequence[Any], delta: float) -> list[tuple[Any, Any]]:

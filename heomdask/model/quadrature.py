@@ -32,6 +32,8 @@ Indices = NDArray[np.intp]
 
 _ORDER = 24  # nodes of a panel
 _RESOLVED = 1e-14  # size of the last four Legendre coefficients, relative to the largest
+_ROUNDING = 1e-15  # and this much times w over the width of the panel
+_MOST_PANELS = 10_000  # unresolved at once
 _NEGLIGIBLE = 1e-20  # of the largest w |f|: the integrand has ended
 _BOTTOM, _TOP = 1e-10, 1e15  # the axis, relative to the lowest and the highest frequency
 _DEEPEST = 40  # halvings of a panel
@@ -105,7 +107,7 @@ class Quadrature:
         """Edges from the bottom of the axis up to where the integrand has ended."""
         own = sorted({*frequencies, *([self._T] if self._T > 0 else []), min(frequencies)})
         own = [w for w in own if 0 < w < end]
-        doublings = np.arange(np.log2(_BOTTOM), 1)
+        doublings = np.arange(np.floor(np.log2(_BOTTOM)), 1)
         below = own[0] * 2.0**doublings
         between = [
             np.geomspace(a, b, 1 + max(1, int(np.ceil(np.log2(b / a)))))[1:]
@@ -134,13 +136,21 @@ class Quadrature:
             values = self._spectral_density(w) * self._coth(w)
             spectrum = np.abs(values @ _TO_LEGENDRE)
             small = np.max(np.abs(values), axis=1) * upper <= _NEGLIGIBLE * self._largest
-            resolved = np.max(spectrum[:, -4:], axis=1) <= _RESOLVED * np.max(spectrum, axis=1)
+            # next to a narrow peak the rounding of w itself shows in J: that is the best there is
+            enough = _RESOLVED + _ROUNDING * upper / half
+            resolved = np.max(spectrum[:, -4:], axis=1) <= enough * np.max(spectrum, axis=1)
             good = small | resolved
             done_lower.append(lower[good])
             done_upper.append(upper[good])
             lower, upper, middle = lower[~good], upper[~good], middle[~good]
             if not len(lower):
                 break
+            if len(lower) > _MOST_PANELS:
+                raise InputError(
+                    "`J` must be smooth but for a few `points`, got one that is not resolved by "
+                    f"{_MOST_PANELS} panels near w = {float(lower[0]):.6g}; give its kinks as "
+                    "`points`, or samples of it."
+                )
             lower, upper = np.concatenate([lower, middle]), np.concatenate([middle, upper])
         all_lower = np.concatenate([*done_lower, lower])
         all_upper = np.concatenate([*done_upper, upper])
