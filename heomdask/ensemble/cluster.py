@@ -44,7 +44,7 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
     count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
     settings = {
         "distributed.scheduler.worker-saturation": 1.0,
-        "distributed.scheduler.allowed-failures": 2,
+        "distributed.scheduler.allowed-failures": 1,
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.target": False,
     }
@@ -54,7 +54,8 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
         dask.config.set(settings),
         LocalCluster(
             n_workers=count, threads_per_worker=1, processes=True, host="127.0.0.1",
-            dashboard_address=None, silence_logs=logging.CRITICAL,
+            dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
+            silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster) as client,
     ):  # fmt: skip

@@ -85,7 +85,7 @@ def point_error(sweep: Sweep, cell: Index) -> float:
         def observe(depth: Any, expansion: Any) -> NDArray[Any]:
             solution = solve.evolve(
                 point.problem, point.rho0, times, depth=depth, expansion=expansion, tol=point.tol,
-                observables=sweep.observables, save=sweep.save or ("rho",), method=sweep.method,
+                observables=sweep.observables, save=sweep.save, method=sweep.method,
                 backend=sweep.backend, threads=1, throw=False,
             )  # fmt: skip
             if solution.rho is not None:

@@ -47,6 +47,7 @@ def drive(
     store: Store,
     found: list[Probe],
     client: Client | Runner | None,
+    *,
     progress: bool,
 ) -> None:
     """Compute and commit all points that are asked for and pending."""

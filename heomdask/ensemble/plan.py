@@ -149,7 +149,7 @@ def _seconds_per_point(sweep: Sweep, found: list[Probe]) -> float:
                 times[:length],
                 tol=seen.point.tol,
                 observables=sweep.observables,
-                save=tuple(sweep.save or ()),
+                save=sweep.save,
                 method=sweep.method,
                 backend=sweep.backend,
                 threads=1,

@@ -131,11 +131,11 @@ def variables(sweep: Sweep, found: list[Probe]) -> tuple[Variable, ...]:
     real = all(p.hermitian for p in built)
     n_times = len(sweep.times)
     kept: list[Variable] = []
-    if "rho" in sweep.save:  # type: ignore[operator]  # a tuple since __post_init__
+    if "rho" in sweep.save:
         tail = (("time", n_times), ("i", d), ("j", d))
         kept.append(Variable("rho", "complex128", tail, {"long_name": "reduced density matrix"}))
-    if "observables" in sweep.save:  # type: ignore[operator]
-        for name, observable in (sweep.observables or {}).items():
+    if "observables" in sweep.save:
+        for name, observable in sweep.observables.items():
             dtype = "float64" if real and is_hermitian(observable) else "complex128"
             kept.append(Variable(name, dtype, (("time", n_times),)))
     for name, text in DIAGNOSTICS.items():

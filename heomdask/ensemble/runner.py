@@ -160,4 +160,6 @@ class DaskRunner:
 
 def as_runner(client: Client | Runner) -> Runner:
     """A Dask client as a runner; a runner as it is."""
-    return DaskRunner(client) if hasattr(client, "scheduler_info") else client  # type: ignore[arg-type]
+    from distributed import Client as DaskClient
+
+    return DaskRunner(client) if isinstance(client, DaskClient) else client

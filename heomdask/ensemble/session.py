@@ -22,6 +22,7 @@ from heomdask.ensemble.grid import Match, match
 from heomdask.ensemble.probe import Probe, probe, probes, variables
 from heomdask.ensemble.sweep import Sweep
 from heomdask.errors import StoreError, TooLarge
+from heomdask.outcome import Outcome
 from heomdask.results.store import Coordinate, Layout, Store, check_writable
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from heomdask.ensemble.runner import Runner
 
 
-def run(sweep: Sweep, path: Path, client: Client | Runner | None, progress: bool) -> xarray.Dataset:
+def run(
+    sweep: Sweep, path: Path, client: Client | Runner | None, *, progress: bool, retry_failed: bool
+) -> xarray.Dataset:
     """Refuse what cannot work; open the store; compute what it lacks; return it."""
     from heomdask.ensemble.driver import drive
     from heomdask.ensemble.task import Work
@@ -47,9 +50,11 @@ def run(sweep: Sweep, path: Path, client: Client | Runner | None, progress: bool
         require_disk(path, store_nbytes(new))
         store = Store.create(path, new)
     with store.driving():
+        if retry_failed:
+            store.forget(Outcome.FAILED)
         store, matched = grow(sweep, store.heal())
         work = Work(sweep, matched, store.files, store.extents)
-        drive(work, store, found, client, progress)
+        drive(work, store, found, client, progress=progress)
     return open_dataset(path)
 
 
@@ -92,7 +97,7 @@ def layout(sweep: Sweep, found: list[Probe]) -> Layout:
     attrs = {
         "specification": sweep.specification,
         "digest": sweep.digest,
-        "observables": list(sweep.observables or ()) if "observables" in sweep.save else [],  # type: ignore[operator]
+        "observables": list(sweep.observables) if "observables" in sweep.save else [],
         "seed": sweep.seed,
         "probes": [_remember(sweep, p) for p in found],
         "versions": versions(),
@@ -132,6 +137,7 @@ def recognise(sweep: Sweep, path: Path) -> Store:
             f"the store {path} belongs to another sweep: {_differences(sweep, store)}. Use another "
             "store for this sweep; only axis values and samples may be added to one."
         )
+    match_store(sweep, store)  # a table with other rows is refused here
     for remembered in store.attrs["probes"]:
         index = _find(sweep, remembered)
         if index is None:

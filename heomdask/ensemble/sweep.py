@@ -79,8 +79,8 @@ class Sweep:
     samples: int | None = field(default=None, kw_only=True)
     seed: int = field(default=0, kw_only=True)
     tol: float = field(default=1e-6, kw_only=True)
-    observables: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    save: Sequence[str] | None = field(default=None, kw_only=True)
+    observables: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    save: Sequence[str] = field(default=(), kw_only=True)
     method: str = field(default="auto", kw_only=True)
     backend: str = field(default="auto", kw_only=True)
 
@@ -178,9 +178,9 @@ class Sweep:
             "method": self.method,
             "observables": {
                 n: repr(o) if isinstance(o, InteractionEnergy) else digest_of_bytes(o.tobytes())
-                for n, o in (self.observables or {}).items()
+                for n, o in self.observables.items()
             },
-            "save": list(self.save or ()),
+            "save": list(self.save),
         }
 
     @cached_property
@@ -207,7 +207,12 @@ class Sweep:
         return make_plan(self, None if store is None else Path(store), workers)
 
     def run(
-        self, store: str | Path, *, client: Client | Runner | None = None, progress: bool = True
+        self,
+        store: str | Path,
+        *,
+        client: Client | Runner | None = None,
+        progress: bool = True,
+        retry_failed: bool = False,
     ) -> xarray.Dataset:
         """Compute all points that the store lacks. Run it again to resume or to extend.
 
@@ -217,6 +222,7 @@ class Sweep:
         client : a Dask client; a runner such as `SerialRunner()`; or None, for one single-threaded
             worker process on every core of this machine.
         progress : show a progress bar.
+        retry_failed : try points again that an earlier run recorded as failed.
 
         Returns
         -------
@@ -224,7 +230,7 @@ class Sweep:
         """
         from heomdask.ensemble.session import run
 
-        return run(self, Path(store), client, progress)
+        return run(self, Path(store), client, progress=progress, retry_failed=retry_failed)
 
 
 def digest_of_bytes(data: bytes) -> str:
@@ -269,9 +275,9 @@ def _observables(value: Any, grid: Grid) -> dict[str, Observable]:
 
 
 def _save(value: Any, has_observables: bool) -> tuple[str, ...]:
-    if value is None:
+    words = (value,) if isinstance(value, str) else tuple(value or ())
+    if not words:
         return ("observables",) if has_observables else ("rho",)
-    words = (value,) if isinstance(value, str) else tuple(value)
     for word in words:
         checks.choice("save", word, SAVE)
     if "rho" not in words and not has_observables:

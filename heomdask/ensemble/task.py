@@ -190,7 +190,7 @@ def _job(work: Work, writer: _Writer, owner: _OpenShard, place: Shard) -> _Job |
 
 def batch_nbytes(sweep: Sweep, prepared: Prepared, members: int) -> int:
     """Bytes that a batch of so many members takes."""
-    return predicted_bytes(prepared, members, len(sweep.times), save=tuple(sweep.save or ()))
+    return predicted_bytes(prepared, members, len(sweep.times), save=sweep.save)
 
 
 def batch_members(sweep: Sweep, prepared: Prepared, room: int) -> int:
@@ -239,7 +239,7 @@ def _solve(work: Work, writer: _Writer, batch: list[_Job]) -> None:
             np.array(sweep.times.internal),
             tol=batch[0].point.tol,
             observables=sweep.observables,
-            save=tuple(sweep.save or ()),
+            save=sweep.save,
             method=sweep.method,
             backend=sweep.backend,
             threads=1,

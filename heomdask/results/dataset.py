@@ -59,7 +59,8 @@ def open(store: str | Path) -> xarray.Dataset:
             order = np.lexsort([k.values for k in reversed(keys)])
             if not np.array_equal(order, np.arange(len(order))):
                 dataset = dataset.isel({a["dimension"]: order})
-    return dataset[[*dataset.attrs["variables"], *TEXTS]]
+    shown = [*dataset.attrs["variables"], *TEXTS]
+    return dataset[[*shown[:-2], *(n for n in dataset.data_vars if n not in shown), *TEXTS]]
 
 
 def failures(store: str | Path) -> Iterator[tuple[str, str]]:
@@ -118,7 +119,7 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
     share = share / share.sum(over).where(count > 0)
     result = dataset[[]].drop_dims(over, errors="ignore")
     for name, values in dataset.data_vars.items():
-        if name in PER_POINT or over not in values.dims:
+        if name in PER_POINT or not set(good.dims) <= set(values.dims):
             continue
         clean = values.where(good, 0)
         center = (clean * share).sum(over).where(count > 0)

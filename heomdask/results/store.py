@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from heomdask.errors import StoreError
 from heomdask.outcome import Outcome
-from heomdask.results.chunks import PARTIAL, Files, Shard, Variable, sweep_leftovers
+from heomdask.results.chunks import PARTIAL, Files, Shard, Variable, replace, sweep_leftovers
 
 if TYPE_CHECKING:
     import zarr
@@ -161,7 +161,8 @@ class Store:
     def _variable(self, name: str, shard: tuple[int, ...]) -> Variable:
         """What an array is, after a check that a shard is one chunk of it."""
         array = self._array(name)
-        tail_names = (array.metadata.dimension_names or ())[len(shard) :]  # type: ignore[union-attr]
+        names = array.metadata.dimension_names or ()  # type: ignore[union-attr]  # only format 2 has none
+        tail_names = names[len(shard) :]
         tail = tuple(zip(map(str, tail_names), array.shape[len(shard) :], strict=True))
         if array.chunks != (*shard, *array.shape[len(shard) :]) or array.compressors:
             raise StoreError(
@@ -208,38 +209,49 @@ class Store:
         return list(zip(*columns, strict=True))
 
     def extend(self, extents: tuple[int, ...], added: tuple[Coordinate, ...]) -> Store:
-        """Append axis values; also heals a store whose growth was interrupted.
+        """Append axis values.
 
         Parameters
         ----------
         extents : the new ones, none smaller than before.
         added : the new values only, for every coordinate that grows.
         """
-        grown = dict(zip(self.dimensions, extents, strict=True))
-        for name in (*(v.name for v in self.files.variables), *TEXTS):
-            array = self._array(name)
-            shape = (*extents, *array.shape[len(extents) :])
-            if array.shape != shape:
-                array.resize(shape)
+        self._resize(extents)
+        ends = dict(zip(self.dimensions, extents, strict=True))
         for coordinate in added:
-            array = self._array(coordinate.name)
-            end = grown[coordinate.dimension]
-            array.resize((end,))
-            array[end - len(coordinate.values) :] = coordinate.values
-        if extents != self.extents:
-            self.group.attrs["extents"] = list(extents)
+            first = ends[coordinate.dimension] - len(coordinate.values)
+            self._array(coordinate.name)[first:] = coordinate.values
+        self.group.attrs["extents"] = list(extents)
         return Store.open(self.path)
 
     def heal(self) -> Store:
         """Cut what an interrupted growth left beyond the committed extents."""
-        sizes = dict(zip(self.dimensions, self.extents, strict=True))
-        for name, array in self.group.arrays():
-            dims = array.metadata.dimension_names  # type: ignore[union-attr]
-            if len(dims or ()) == 1 and name not in self.attrs["variables"] and name not in TEXTS:
-                size = sizes.get(str(dims[0]))  # type: ignore[index]
-                if size is not None and array.shape != (size,):
-                    array.resize((size,))
-        return self.extend(self.extents, ())
+        self._resize(self.extents)
+        return Store.open(self.path)
+
+    def _resize(self, extents: tuple[int, ...]) -> None:
+        """Give every array along the points' dimensions, coordinates too, these extents."""
+        sizes = dict(zip(self.dimensions, extents, strict=True))
+        for _, array in self.group.arrays():
+            names = array.metadata.dimension_names or ()  # type: ignore[union-attr]  # only format 2 has none
+            shape = tuple(
+                sizes.get(str(name), length)
+                for name, length in zip(names, array.shape, strict=True)
+            )
+            if shape != array.shape:
+                array.resize(shape)
+
+    def forget(self, outcome: Outcome) -> None:
+        """Make points of an outcome pending again, and drop what was recorded of them."""
+        found = np.argwhere(self.status() == outcome).tolist()
+        for shard in {
+            tuple(i // n for i, n in zip(p, self.files.shard, strict=True)) for p in found
+        }:
+            status = self.files.read("status", shard)
+            status[status == outcome] = Outcome.PENDING
+            replace(self.files.file("status", shard), status.tobytes())
+        if found:
+            record_failures(str(self.path), dict.fromkeys(map(tuple, found), ("", "")))
 
 
 def record_failures(path: str, records: Mapping[Shard, tuple[str, str]]) -> None:
@@ -252,7 +264,7 @@ def record_failures(path: str, records: Mapping[Shard, tuple[str, str]]) -> None
     group = zarr.open_group(path, mode="r+", use_consolidated=False)
     for point, texts in records.items():
         for name, text in zip(TEXTS, texts, strict=True):
-            group[name][point] = text  # type: ignore[index]
+            group[name][point] = text  # type: ignore[index]  # an array, not a group
 
 
 def read_per_grid(store: Store, name: str) -> NDArray[np.float64]:

@@ -193,6 +193,27 @@ def test_a_failing_point_is_recorded_and_stops_nothing(tmp_path: Path) -> None:
         tmp_path / "s.zarr", client=counting, progress=False
     )
     assert counting.points == 0  # a failure is an answer
+    sweep(hot, over=[{"T": v} for v in values]).run(
+        tmp_path / "s.zarr", client=counting, progress=False, retry_failed=True
+    )
+    assert counting.points == 1
+
+
+def test_a_failure_that_is_mended_leaves_no_trace(tmp_path: Path) -> None:
+    resource = tmp_path / "needed"
+
+    def fragile(e: float) -> Any:
+        if e == 0.2 and not resource.exists():
+            raise OSError("not mounted")
+        return build(e)
+
+    what = sweep(fragile, over={"e": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]})
+    ds = run(what, tmp_path / "s.zarr")
+    assert ds["status"].values.tolist() == [1, 1, Outcome.FAILED, 1, 1, 1, 1]
+    assert "not mounted" in str(ds["error"].values[2])
+    resource.touch()
+    ds = what.run(tmp_path / "s.zarr", client=SerialRunner(), progress=False, retry_failed=True)
+    assert_same_bits(ds, run(sweep(over=what.over), tmp_path / "good.zarr"))
 
 
 def test_a_member_that_fails_in_the_solver_leaves_its_batch_alone(tmp_path: Path) -> None:
