@@ -33,6 +33,11 @@ class UnderdampedBrownian(ThermalBath):
         Frequency of the oscillator, > 0.
     T : float
         Temperature, >= 0, in angular frequency.
+
+    Notes
+    -----
+    For a very narrow peak the rounding of w next to w0 limits what a quadrature can give: C and g
+    are accurate to about 1e-16 w0 / gamma, where that is more than 1e-12.
     """
 
     lam: float

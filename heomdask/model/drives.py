@@ -48,6 +48,7 @@ class Drive:
         is_complex = isinstance(_probe("f", f), complex)
         operator = checks.square_matrix("H1", H1) if is_complex else checks.hermitian("H1", H1)
         object.__setattr__(self, "f", f)
+        operator.flags.writeable = False
         object.__setattr__(self, "H1", operator)
         object.__setattr__(self, "breakpoints", breakpoints_of(f, breakpoints))
         object.__setattr__(self, "is_complex", is_complex)
@@ -58,13 +59,29 @@ class Drive:
         A complex f H1 + h.c. is Re f (H1 + H1^+) + Im f i (H1 - H1^+).
         """
         if not self.is_complex:
-            return [("", RealPart(self.f), self.H1)]
+            return [("", RealValued(self.f), self.H1)]
         adjoint = self.H1.conj().T
         parts: list[tuple[str, RealPulse, ComplexArray]] = [
             (".re", RealPart(self.f), self.H1 + adjoint),
             (".im", ImaginaryPart(self.f), 1j * (self.H1 - adjoint)),
         ]
         return [part for part in parts if np.any(part[2] != 0)]
+
+
+@dataclass(frozen=True)
+class RealValued:
+    """f(t) as a float, of an f that is real at t = 0 and has to stay so."""
+
+    f: Pulse
+
+    def __call__(self, t: float) -> float:
+        value = self.f(t)
+        if np.imag(value) != 0:
+            raise checks.refuse(
+                "f", "real at all times, or complex already at t = 0", value,
+                "let it return a complex number at all times",
+            )  # fmt: skip
+        return float(np.real(value))
 
 
 @dataclass(frozen=True)
@@ -173,7 +190,7 @@ def real_pulse(name: str, f: Pulse) -> RealPulse:
     """A real function of time, probed at t = 0."""
     if isinstance(_probe(name, f), complex):
         raise checks.refuse(name, "a real function of time", f(0.0))
-    return RealPart(f)
+    return RealValued(f)
 
 
 def _probe(name: str, f: Pulse) -> float | complex:

@@ -91,6 +91,8 @@ class Coupling:
             matrix = _correlation(correlation, len(operators))
         if f is not None:
             real_pulse("f", f)
+        for operator in operators:
+            operator.flags.writeable = False
         object.__setattr__(self, "operators", operators)
         object.__setattr__(self, "bath", _bath(bath))
         object.__setattr__(self, "correlation", matrix)
@@ -161,6 +163,8 @@ class Problem:
             checks.square_matrix(f"lindblad[{j}]", L, d)
             for j, L in enumerate(checks.sequence("lindblad", lindblad))
         )
+        for array in (matrix, *operators):
+            array.flags.writeable = False
         object.__setattr__(self, "lindblad", operators)
 
     @property

@@ -98,7 +98,7 @@ class SpectralDensity(ThermalBath):
 
     @functools.cached_property
     def _interpolant(self) -> Any:
-        return scipy.interpolate.PchipInterpolator(*self.density)  # type: ignore[misc]
+        return scipy.interpolate.PchipInterpolator(*self.density)  # type: ignore[misc]  # called for samples only
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -28,7 +28,7 @@ Q = qutip.sigmaz() + 0.3 * qutip.sigmay()
 def generator(problem: Problem, depth: int) -> tuple[list[tuple[int, ...]], np.ndarray]:
     """Labels and dense (column-stacking) generator of the unscaled hierarchy, term by term."""
     baths = [(term.Q, term.bath) for term in problem.baths()]
-    modes = [(q, e, k) for q, e in baths for k in range(e.n_modes)]  # type: ignore[attr-defined]
+    modes = [(q, e, k) for q, e in baths for k in range(e.n_modes)]
     ranges = [range(depth + 1)] * len(modes)
     labels = [n for n in itertools.product(*ranges) if sum(n) <= depth]
     at = {n: j for j, n in enumerate(labels)}
@@ -46,7 +46,7 @@ def generator(problem: Problem, depth: int) -> tuple[list[tuple[int, ...]], np.n
         G[row, :, row, :] += -1j * (left(problem.H) - right(problem.H))
         for q, e in baths:
             commutator = left(q) - right(q)
-            G[row, :, row, :] -= e.delta * commutator @ commutator  # type: ignore[attr-defined]
+            G[row, :, row, :] -= e.delta * commutator @ commutator
         for j, (q, e, k) in enumerate(modes):
             G[row, :, row, :] -= n[j] * e.gamma[k] * np.eye(size)
             up = (*n[:j], n[j] + 1, *n[j + 1 :])

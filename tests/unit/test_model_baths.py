@@ -397,7 +397,7 @@ w2 = [0.0, 1.0]
         (lambda: DrudeLorentz(lam=0.1, gamma=1, T=-1), "T"),
         (lambda: DrudeLorentz(lam=np.nan, gamma=1, T=1), "lam"),
         (lambda: DrudeLorentz(lam=0.1, gamma=np.inf, T=1), "gamma"),
-        (lambda: DrudeLorentz(lam="35 cm^-1", gamma=1, T=1), "lam"),  # type: ignore[arg-type]
+        (lambda: DrudeLorentz(lam="35 cm^-1", gamma=1, T=1), "lam"),
         (lambda: UnderdampedBrownian(gamma=1, w0=1, T=1), "lam"),
         (lambda: UnderdampedBrownian(lam=1, alpha=1, gamma=1, w0=1, T=1), "alpha"),
         (lambda: UnderdampedBrownian(lam=1, gamma=0, w0=1, T=1), "gamma"),
@@ -408,7 +408,7 @@ w2 = [0.0, 1.0]
         (lambda: Ohmic(s=1, wc=1, T=1), "lam"),
         (lambda: SpectralDensity(lambda w: -w * np.exp(-w), T=1), "density"),
         (lambda: SpectralDensity(lambda w: w, T=1), "density"),
-        (lambda: SpectralDensity(3.0, T=1), "density"),  # type: ignore[arg-type]
+        (lambda: SpectralDensity(3.0, T=1), "density"),
         (lambda: SpectralDensity((w2, [0, -1.0]), T=1), "density"),
         (lambda: SpectralDensity((w2, [1.0, 0]), T=1), "density"),
         (lambda: SpectralDensity((w2, [0, np.nan]), T=1), "density"),

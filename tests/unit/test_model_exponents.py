@@ -162,4 +162,4 @@ def test_immutable_and_picklable() -> None:
 )
 def test_wrong_arguments_are_named(arguments: dict[str, object], name: str) -> None:
     with pytest.raises(InputError, match=f"`{name}`"):
-        Exponents(**arguments)  # type: ignore[arg-type]
+        Exponents(**arguments)

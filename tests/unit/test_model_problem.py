@@ -122,6 +122,23 @@ def test_complex_drives_mean_plus_hermitian_conjugate() -> None:
         np.testing.assert_array_equal(d.H1, d.H1.conj().T)
 
 
+def test_a_real_drive_has_to_stay_real() -> None:
+    (drive,) = problem(drives=[(lambda t: 0.0 if t < 1 else 1j, SX)]).hermitian_drives
+    assert drive.f(0.5) == 0.0
+    with pytest.raises(InputError, match="complex already at t = 0"):
+        drive.f(2.0)
+
+
+def test_arrays_cannot_be_changed_behind_the_digest() -> None:
+    H = np.array([[0.0, 1.0], [1.0, 0.0]])
+    p = Problem(H, [Coupling(SZ, BATH)], lindblad=[SX])
+    H[0, 0] = 5.0
+    assert p.H[0, 0] == 0
+    for array in (p.H, p.baths()[0].Q, p.lindblad[0]):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0, 0] = 1.0
+
+
 def test_breakpoints_are_collected() -> None:
     pulse = Samples([0, 100, 600, 700], [0, 1.5, 0, 0], kind="step")
     p = problem(
@@ -134,7 +151,7 @@ def test_breakpoints_are_collected() -> None:
 
 def test_samples_interpolate_as_they_say() -> None:
     t, values = [0.0, 1.0, 2.0, 4.0], [0.0, 1.0, 1.0, -1.0]
-    step, linear, cubic = (Samples(t, values, kind=k) for k in ("step", "linear", "cubic"))  # type: ignore[arg-type]
+    step, linear, cubic = (Samples(t, values, kind=k) for k in ("step", "linear", "cubic"))
     assert [step(x) for x in (-1, 0.99, 1, 3.9, 4, 9)] == [0, 0, 1, 1, -1, -1]
     assert [linear(x) for x in (-1, 0.5, 3, 9)] == [0, 0.5, 0, -1]
     assert [cubic(x) for x in (*t, -1, 9)] == pytest.approx([*values, 0, -1])
@@ -262,8 +279,8 @@ NAN = np.array([[np.nan, 0], [0, 1]])
         (lambda: Coupling([SZ, np.eye(3)], BATH, correlation=np.eye(2)), r"Q\[1\]"),
         (lambda: Coupling([], BATH, correlation=np.eye(2)), "Q"),
         (lambda: Coupling(SZ, BATH, f=lambda t: 1j), "f"),
-        (lambda: Coupling(SZ, BATH, f=2.0), "f"),  # type: ignore[arg-type]
-        (lambda: Problem(SX, Coupling(SZ, BATH)), "couplings"),  # type: ignore[arg-type]
+        (lambda: Coupling(SZ, BATH, f=2.0), "f"),
+        (lambda: Problem(SX, Coupling(SZ, BATH)), "couplings"),
         (lambda: Problem(SX, [SZ]), r"couplings\[0\]"),
         (lambda: Problem(SX, [Coupling(np.eye(3), BATH)]), r"couplings\[0\]"),
         (lambda: Problem(SX, drives=[(np.cos, np.eye(3))]), r"drives\[0\]"),
@@ -280,7 +297,7 @@ NAN = np.array([[np.nan, 0], [0, 1]])
         (lambda: Samples([0, 1, 1], [0, 1, 2]), "t"),
         (lambda: Samples([0, 1], [0, 1, 2]), "values"),
         (lambda: Samples([0, 1], [0, np.nan]), "values"),
-        (lambda: Samples([0, 1], [0, 1], kind="nearest"), "kind"),  # type: ignore[arg-type]
+        (lambda: Samples([0, 1], [0, 1], kind="nearest"), "kind"),
         (lambda: Samples([0, 1], [0, 1], kind="cubic"), "t"),
     ],
 )
