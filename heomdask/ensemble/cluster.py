@@ -8,6 +8,7 @@ Next file: `runner.py`.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import sys
@@ -59,7 +60,13 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
         ) as cluster,
         Client(cluster) as client,
     ):  # fmt: skip
+        client.run(_warm, wait=False)
         yield client
+
+
+def _warm() -> None:
+    """Let a worker import what it will need while the client still prepares the sweep."""
+    importlib.import_module("heomdask.ensemble.task")
 
 
 @contextlib.contextmanager

@@ -49,11 +49,11 @@ def drive(
     client: Client | Runner | None,
     *,
     progress: bool,
-) -> None:
-    """Compute and commit all points that are asked for and pending."""
+) -> int:
+    """Compute and commit all points that are asked for and pending; how many of them failed."""
     todo = missing(work, store)
     if not todo:
-        return
+        return 0
     bar = Progress(sum(count for _, count in todo), progress)
     with contextlib.ExitStack() as stack:
         if client is None:
@@ -64,6 +64,7 @@ def drive(
         runner.start(work)
         stack.callback(runner.stop)
         _Driver(work, todo, runner, bar).run()
+    return bar.failed
 
 
 def missing(work: Work, store: Store) -> list[tuple[Shard, int]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import platform
 import shutil
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from heomdask.ensemble import pickling, shards
 from heomdask.ensemble.grid import Match, match
 from heomdask.ensemble.probe import Probe, probe, probes, variables
 from heomdask.ensemble.sweep import Sweep
-from heomdask.errors import StoreError, TooLarge
+from heomdask.errors import HeomdaskWarning, StoreError, TooLarge
 from heomdask.outcome import Outcome
 from heomdask.results.store import Coordinate, Layout, Store, check_writable
 
@@ -38,6 +39,7 @@ def run(
     """Refuse what cannot work; open the store; compute what it lacks; return it."""
     from heomdask.ensemble.driver import drive
     from heomdask.ensemble.task import Work
+    from heomdask.results.dataset import failures
     from heomdask.results.dataset import open as open_dataset
 
     pickling.dumps(sweep)
@@ -54,8 +56,17 @@ def run(
             store.forget(Outcome.FAILED)
         store, matched = grow(sweep, store.heal())
         work = Work(sweep, matched, store.files, store.extents)
-        drive(work, store, found, client, progress=progress)
-    return open_dataset(path)
+        failed = drive(work, store, found, client, progress=progress)
+    dataset = open_dataset(path)
+    if failed:
+        where, error = next(failures(path))
+        warnings.warn(
+            f"{failed} of {sweep.grid.size} points failed; in the store, the first is at {where}: "
+            f"{error}; see `error` and `traceback` in the dataset, and `retry_failed`.",
+            HeomdaskWarning,
+            stacklevel=3,
+        )
+    return dataset
 
 
 def occupied(path: Path) -> bool:

@@ -19,6 +19,7 @@ from ensemble_support import PLUS, Logged, assert_same_bits, disordered, problem
 import heomdask as hd
 from heomdask.ensemble.cluster import connect
 from heomdask.ensemble.runner import SerialRunner
+from heomdask.errors import HeomdaskWarning
 from heomdask.outcome import Outcome
 from heomdask.results.store import Store
 
@@ -141,9 +142,10 @@ class Deadly:
         return problem(e), PLUS
 
 
+@pytest.mark.slow
 def test_a_point_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
     energies = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
-    with connect(workers=1) as client:
+    with connect(workers=1) as client, pytest.warns(HeomdaskWarning, match="^1 of 6 points"):
         ds = sweep(Deadly(0.3, os.getpid()), over={"e": energies}, depth=3).run(
             tmp_path / "s.zarr", client=client, progress=False
         )

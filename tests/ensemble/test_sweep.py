@@ -25,13 +25,18 @@ from ensemble_support import (
 
 import heomdask as hd
 from heomdask.ensemble.runner import SerialRunner
-from heomdask.errors import InputError, StoreError, TooLarge
+from heomdask.errors import HeomdaskWarning, InputError, StoreError, TooLarge
 from heomdask.outcome import Outcome
 from heomdask.units import K
 
 
 def run(what: hd.Sweep, store: Path) -> xr.Dataset:
     return what.run(store, client=SerialRunner(), progress=False)
+
+
+def run_with_failures(what: hd.Sweep, store: Path, failed: int) -> xr.Dataset:
+    with pytest.warns(HeomdaskWarning, match=f"^{failed} of {what.grid.size} points failed"):
+        return run(what, store)
 
 
 class Counting(SerialRunner):
@@ -176,7 +181,7 @@ def test_a_failing_point_is_recorded_and_stops_nothing(tmp_path: Path) -> None:
         return problem(0.1, T), PLUS
 
     values = [1.0, 2.0, 3.0, -1.0, 4.0, 5.0]
-    ds = run(sweep(hot, over=[{"T": v} for v in values]), tmp_path / "s.zarr")
+    ds = run_with_failures(sweep(hot, over=[{"T": v} for v in values]), tmp_path / "s.zarr", 1)
     assert ds["status"].values.tolist() == [1, 1, 1, Outcome.FAILED, 1, 1]
     assert np.isnan(ds["c"].values[3]).all()
     np.testing.assert_allclose(ds["c"][0], exact(0.1), atol=1e-6)
@@ -193,9 +198,10 @@ def test_a_failing_point_is_recorded_and_stops_nothing(tmp_path: Path) -> None:
         tmp_path / "s.zarr", client=counting, progress=False
     )
     assert counting.points == 0  # a failure is an answer
-    sweep(hot, over=[{"T": v} for v in values]).run(
-        tmp_path / "s.zarr", client=counting, progress=False, retry_failed=True
-    )
+    with pytest.warns(HeomdaskWarning, match="`T`"):
+        sweep(hot, over=[{"T": v} for v in values]).run(
+            tmp_path / "s.zarr", client=counting, progress=False, retry_failed=True
+        )
     assert counting.points == 1
 
 
@@ -208,7 +214,7 @@ def test_a_failure_that_is_mended_leaves_no_trace(tmp_path: Path) -> None:
         return build(e)
 
     what = sweep(fragile, over={"e": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]})
-    ds = run(what, tmp_path / "s.zarr")
+    ds = run_with_failures(what, tmp_path / "s.zarr", 1)
     assert ds["status"].values.tolist() == [1, 1, Outcome.FAILED, 1, 1, 1, 1]
     assert "not mounted" in str(ds["error"].values[2])
     resource.touch()
@@ -221,7 +227,7 @@ def test_a_member_that_fails_in_the_solver_leaves_its_batch_alone(tmp_path: Path
         return problem(e), PLUS if e != 0.2 else 0 * PLUS
 
     energies = [0.0, 0.1, 0.2, 0.3]
-    ds = run(sweep(sometimes, over={"e": energies}), tmp_path / "s.zarr")
+    ds = run_with_failures(sweep(sometimes, over={"e": energies}), tmp_path / "s.zarr", 1)
     assert ds["status"].values.tolist() == [1, 1, Outcome.FAILED, 1]
     assert "rho0" in str(ds["error"].values[2])
     good = run(sweep(over={"e": energies}), tmp_path / "g.zarr")
@@ -236,7 +242,8 @@ def test_a_point_of_another_size_or_kind_is_a_failure_of_its_own(tmp_path: Path)
         return hd.Problem(0.3 * SZ + 0.1), start
 
     numbers = {"n": list(range(7))}
-    ds = run(sweep(odd, over=numbers, observables={"X": 1 - np.eye(2)}), tmp_path / "s.zarr")
+    what = sweep(odd, over=numbers, observables={"X": 1 - np.eye(2)})
+    ds = run_with_failures(what, tmp_path / "s.zarr", 2)
     failed = (ds["status"].values == Outcome.FAILED).tolist()
     assert failed == [n in (2, 5) for n in range(7)]
     assert "Hermitian initial states" in str(ds["error"].values[5])
