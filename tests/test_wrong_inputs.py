@@ -30,7 +30,9 @@ def problem() -> hd.Problem:
     return hd.Problem(H, [hd.Coupling(SZ, bath())])
 
 
-def evolve(prob: hd.Problem | None = None, rho0: Any = KET, times: Any = TIMES, **changes: Any) -> Any:
+def evolve(
+    prob: hd.Problem | None = None, rho0: Any = KET, times: Any = TIMES, **changes: Any
+) -> Any:
     keywords = {"depth": 2, "expansion": hd.Pade(1)} | changes
     return hd.evolve(prob or problem(), rho0, times, **keywords)
 
@@ -94,7 +96,8 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("H not numbers", lambda: hd.Problem("H"), "`H`"),
     ("Q not Hermitian", lambda: hd.Coupling([[0, 1], [0, 0]], bath()), "`Q`"),
     ("Q with NaN", lambda: hd.Coupling([[NAN, 0], [0, 1]], bath()), "`Q`"),
-    ("Q of another size", lambda: hd.Problem(H, [hd.Coupling(np.eye(3), bath())]), "`couplings[0]`"),
+    ("Q of another size",
+     lambda: hd.Problem(H, [hd.Coupling(np.eye(3), bath())]), "`couplings[0]`"),
     ("correlation not symmetric",
      lambda: hd.Coupling([SZ, SZ], bath(), correlation=[[1, 0.5], [0, 1]]), "`correlation`"),
     ("correlation not positive",
@@ -121,7 +124,8 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("Matsubara of 1.5", lambda: hd.Matsubara(1.5), "`N`"),
     ("AAA of 0", lambda: hd.AAA(0.0), "`tol`"),
     ("Matsubara at T = 0",
-     lambda: evolve(hd.Problem(H, [hd.Coupling(SZ, bath(T=0.0))]), expansion=hd.Matsubara(1)), "`expansion`"),
+     lambda: evolve(hd.Problem(H, [hd.Coupling(SZ, bath(T=0.0))]), expansion=hd.Matsubara(1)),
+     "`expansion`"),
     ("depth -1", lambda: evolve(depth=-1), "`depth`"),
     ("depth 2.5", lambda: evolve(depth=2.5), "`depth`"),
     ("depth True", lambda: evolve(depth=True), "`depth`"),
@@ -146,7 +150,8 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("axis with NaN", lambda: hd.axis([NAN]), "`values`"),
     ("axis unit unknown", lambda: hd.axis([1.0], "parsec"), "`unit`"),
     ("axis in Hz", lambda: hd.axis([1.0], "Hz"), "Hz"),
-    ("axis not taken by build", lambda: sweep(over={"T": hd.axis([1.0]), "x": hd.axis([1.0])}), "x"),
+    ("axis not taken by build",
+     lambda: sweep(over={"T": hd.axis([1.0]), "x": hd.axis([1.0])}), "x"),
     ("samples 0", lambda: sweep(samples=0), "`samples`"),
     ("seed negative", lambda: sweep(samples=2, seed=-1), "`seed`"),
     ("build not callable", lambda: sweep(function=3), "`build`"),

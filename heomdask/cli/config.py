@@ -30,7 +30,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A TOML table whose unknown keys are errors."""
 
 
-class AxisTable(_Table, kw_only=True):
+class AxisTable(_Table, kw_only=True, frozen=True):
     """Numbers with a unit: `values`, or `start`, `stop` and `step` (both ends included)."""
 
     values: list[float] | None = None
@@ -53,34 +53,34 @@ class AxisTable(_Table, kw_only=True):
             raise InputError(
                 f"`stop` must not lie before `start`, got {self.start:g} to {self.stop:g}."
             )
-        return self.start + self.step * np.arange(count)
+        return np.asarray(self.start + self.step * np.arange(count), dtype=np.float64)
 
     def given(self) -> list[str]:
         return [n for n in ("values", "start", "stop", "step") if getattr(self, n) is not None]
 
 
-class TermTable(_Table, kw_only=True):
+class TermTable(_Table, kw_only=True, frozen=True):
     """`strength` x `operator`, added to the Hamiltonian; the strength may name an axis."""
 
     operator: Matrix
     strength: Quantity
 
 
-class SystemTable(_Table, kw_only=True):
+class SystemTable(_Table, kw_only=True, frozen=True):
     """The system: its Hamiltonian, the initial state, and what is measured.
 
     `unit` is that of the Hamiltonian's numbers (none: dimensionless). `initial` is "site N" or a
     matrix or vector. `observables` are named operators; without them, the populations P1, P2, ...
     """
 
-    hamiltonian: list[list[float | str]]
+    hamiltonian: list[list[float | str] | float | str]
     unit: str | None = None
     terms: list[TermTable] = []
     initial: Matrix = "site 1"
     observables: dict[str, Matrix] = {}
 
 
-class BathTable(_Table, kw_only=True):
+class BathTable(_Table, kw_only=True, frozen=True):
     """One bath, or ("sites") an equal independent one on every site."""
 
     kind: Literal["drude-lorentz", "underdamped", "ohmic"]
@@ -94,14 +94,14 @@ class BathTable(_Table, kw_only=True):
     wc: Quantity | None = None
 
 
-class LindbladTable(_Table, kw_only=True):
+class LindbladTable(_Table, kw_only=True, frozen=True):
     """A Lindblad operator and its rate."""
 
     operator: Matrix
     rate: Quantity
 
 
-class DisorderTable(_Table, kw_only=True):
+class DisorderTable(_Table, kw_only=True, frozen=True):
     """Static Gaussian disorder of the site energies, by its standard deviation."""
 
     samples: Annotated[int, msgspec.Meta(ge=1)]
@@ -109,15 +109,18 @@ class DisorderTable(_Table, kw_only=True):
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-class SweepTable(_Table, kw_only=True):
+class SweepTable(_Table, kw_only=True, frozen=True):
     """The axes of the grid, and the disorder samples on every point of it."""
 
     axes: dict[str, AxisTable] = {}
     disorder: DisorderTable | None = None
 
 
-class SolveTable(_Table, kw_only=True):
-    """How every point is solved. `expansion`: "auto", "pade N", "matsubara N", "aaa TOL", "esprit K"."""
+class SolveTable(_Table, kw_only=True, frozen=True):
+    """How every point is solved.
+
+    `expansion` is "auto", "pade N", "matsubara N", "aaa TOL" or "esprit K".
+    """
 
     times: AxisTable
     depth: Annotated[int, msgspec.Meta(ge=0)] | Literal["auto"]
@@ -127,7 +130,7 @@ class SolveTable(_Table, kw_only=True):
     check_convergence: bool = True
 
 
-class OutputTable(_Table, kw_only=True):
+class OutputTable(_Table, kw_only=True, frozen=True):
     """Where the store and the picture go, and whether states are kept beside observables."""
 
     store: str
@@ -135,7 +138,7 @@ class OutputTable(_Table, kw_only=True):
     save: tuple[Literal["rho", "observables"], ...] = ("observables",)
 
 
-class Config(_Table, kw_only=True):
+class Config(_Table, kw_only=True, frozen=True):
     """A whole file. Either [system] and [[bath]], or `build` = "module:function" in their place."""
 
     solve: SolveTable
@@ -185,9 +188,7 @@ class Config(_Table, kw_only=True):
         physics = PhysicsBuild.from_tables(
             self.system, self.bath, self.lindblad, self.sweep.disorder, tuple(self.sweep.axes)
         )
-        named = self.system.observables or {
-            f"P{j + 1}": f"site {j + 1}" for j in range(physics.d)
-        }
+        named = self.system.observables or {f"P{j + 1}": f"site {j + 1}" for j in range(physics.d)}
         return physics, {k: operator(k, v, physics.d) for k, v in named.items()}
 
 
@@ -210,7 +211,7 @@ def load_function(path: str) -> tuple[Any, dict[str, Any]]:
 
 
 def parse_expansion(text: str) -> Any:
-    """ "pade 1" -> Pade(1), "matsubara 0" -> Matsubara(0), "aaa 1e-6", "esprit 4", "auto"."""
+    """The method that a word and a number name: "pade 1" is ``Pade(1)``."""
     word, _, rest = text.strip().partition(" ")
     kinds: dict[str, Any] = {
         "pade": (expansions.Pade, int),
@@ -243,7 +244,9 @@ def read(source: str) -> Config:
     path = Path(source)
     if path.suffix == ".toml" or path.exists():
         if not path.is_file():
-            raise InputError(f"`CONFIG` must be a TOML file or an example, got {source!r}: no such file.")
+            raise InputError(
+                f"`CONFIG` must be a TOML file or an example, got {source!r}: no such file."
+            )
         text = path.read_text(encoding="utf-8")
     elif source in examples():
         text = (resources.files("heomdask.examples") / f"{source}.toml").read_text(encoding="utf-8")
@@ -263,7 +266,8 @@ def parse(text: str, source: str) -> Config:
         raise InputError(f"{source} is not valid TOML: {error}.") from None
     except msgspec.ValidationError as error:
         raise InputError(
-            f"{source} is not a valid configuration: {error}; `heomdask schema` lists what is allowed."
+            f"{source} is not a valid configuration: {error}; "
+            "`heomdask schema` lists what is allowed."
         ) from None
 
 

@@ -90,7 +90,9 @@ def status(store: StoreArgument) -> None:
 @app.command()
 def plot(
     store: StoreArgument,
-    output: Annotated[Path | None, typer.Option(help="The picture; default: beside the store.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The picture; default: beside the store.")
+    ] = None,
 ) -> None:
     """Draw the observables against time, with the disorder's standard error as a band."""
     from heomdask.cli.plot import plot_store
@@ -122,5 +124,7 @@ def main() -> None:
         Console(stderr=True).print(f"[bold red]Error:[/] {error}", highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        sys.stderr.write("Interrupted. What is in the store stays; run the command again to go on.\n")
+        sys.stderr.write(
+            "Interrupted. What is in the store stays; run the command again to go on.\n"
+        )
         sys.exit(130)

@@ -35,7 +35,7 @@ _PAULI: dict[str, list[list[complex]]] = {
 }
 _BATHS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
     "drude-lorentz": (DrudeLorentz, ("lam", "gamma", "T"), ()),
-    "underdamped": (UnderdampedBrownian, ("gamma", "w0", "T"), ("lam", "alpha")),
+    "underdamped": (UnderdampedBrownian, ("lam", "gamma", "w0", "T"), ()),
     "ohmic": (Ohmic, ("s", "wc", "T"), ("lam", "alpha")),
 }
 
@@ -103,11 +103,10 @@ class PhysicsBuild:
     ) -> PhysicsBuild:
         used: set[str] = {"depth", "tol"}
         rows = system.hamiltonian
-        if any(len(r) != len(rows) for r in rows):
-            raise InputError(
-                f"`hamiltonian` must be square, got rows of {[len(r) for r in rows]} numbers."
-            )
         d = len(rows)
+        lengths = [len(r) if isinstance(r, list) else 1 for r in rows]
+        if lengths != [d] * d:
+            raise InputError(f"`hamiltonian` must be square, got rows of {lengths} numbers.")
         energy = 1.0
         if system.unit is not None:
             energy = units.convert(1.0, system.unit, "energy", name="unit").value
@@ -163,13 +162,17 @@ def _initial(value: Matrix, d: int) -> Operator:
                 f"`initial` must be numbers or strings such as '0.5-1j', got {value!r}."
             ) from None
         if ket.shape != (d,) or not np.any(ket):
-            raise InputError(f"`initial` as a vector must have {d} numbers, not all 0, got {value!r}.")
+            raise InputError(
+                f"`initial` as a vector must have {d} numbers, not all 0, got {value!r}."
+            )
         ket = ket / np.linalg.norm(ket)
         return np.outer(ket, ket.conj())
     return operator("initial", value, d)
 
 
-def _bath(table: BathTable, d: int, number: Any) -> tuple[str, tuple[Operator, ...], dict[str, Quantity]]:
+def _bath(
+    table: BathTable, d: int, number: Any
+) -> tuple[str, tuple[Operator, ...], dict[str, Quantity]]:
     _, needed, either = _BATHS[table.kind]
     every = ("T", "lam", "alpha", "gamma", "w0", "s", "wc")
     given = [f for f in every if getattr(table, f) is not None]
@@ -179,7 +182,7 @@ def _bath(table: BathTable, d: int, number: Any) -> tuple[str, tuple[Operator, .
         rule = " and ".join(f"`{f}`" for f in needed)
         rule += f" and one of {' or '.join(f'`{f}`' for f in either)}" if either else ""
         raise InputError(f"a {table.kind} [[bath]] must have {rule}, got {', '.join(given)}.")
-    dimensions = {"T": "temperature", "s": "dimensionless"}
+    dimensions = {"T": "temperature", "s": "dimensionless", "alpha": "dimensionless"}
     fields = {f: number(f, getattr(table, f), dimensions.get(f, "energy")) for f in given}
     if table.coupling == "sites":
         return table.kind, tuple(operator("coupling", f"site {j + 1}", d) for j in range(d)), fields

@@ -53,7 +53,9 @@ def draw(dataset: xr.Dataset, picture: Path) -> None:
     for (r, row), (c, column) in itertools.product(enumerate(rows), enumerate(columns)):
         panel = panels[r, c]
         _panel(panel, dataset.isel(row | column), names)
-        panel.set_title(", ".join(_label(dataset, k, i) for k, i in (column | row).items()), fontsize=9)
+        panel.set_title(
+            ", ".join(_label(dataset, k, i) for k, i in (column | row).items()), fontsize=9
+        )
         if r == len(rows) - 1:
             unit = dataset["time"].attrs.get("units", "")
             panel.set_xlabel(f"time / {unit}" if unit else "time")

@@ -86,7 +86,6 @@ def _summary_row(point: xr.Dataset, dims: list[str], names: list[str], checked: 
 def status_table(store: Path) -> Table:
     """How many points are done, failed, pending; with the first errors."""
     from heomdask.results.dataset import failures
-    from heomdask.results.dataset import failures
     from heomdask.results.dataset import open as open_store
 
     status = open_store(str(store))["status"].values

@@ -79,4 +79,3 @@ def test_backends_and_schema(tmp_path: Path) -> None:
 def test_an_error_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     output = heomdask(tmp_path, "run", "fnord", status=2)
     assert output.startswith("Error: `CONFIG`") and "Traceback" not in output
-
