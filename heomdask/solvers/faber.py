@@ -27,11 +27,11 @@ from heomdask.solvers.segment import Segments
 from heomdask.solvers.trajectory import Floats, Ints, Mask
 
 MAX_DEGREE = 400  # of a segment
-FIRST_DEGREE = 150  # aimed at by a first segment of a flat ellipse, whose terms teach a lot
+FIRST, FIRST_FLAT = 60, 150  # degrees aimed at by the first segment, which teaches a lot
 TAIL = 30  # coefficients beyond the degree that estimate what was cut off
 PAST_PEAK = 1e-2  # of the largest term, that the last ones must have fallen to
 BOUND = 2.0  # of |F_k|, in the 2-norm
-SAFETY = 10.0  # of a measured norm of a term, when it predicts those of the next segment
+SAFETY = 5.0  # of a measured norm of a term, when it predicts those of the next segment
 RETRY_SAFETY = 4.0  # when it predicts those of the same state, tried again
 LONGER = 4.0  # at most, than the segment before
 SHORTER = 1.2  # in each attempt to find a length
@@ -122,8 +122,9 @@ class Faber:
         self.capacity, self.ratio = (real + imag) / 2, (real - imag) / (real + imag)
         members = len(self.centre)
         self.profile = np.full((MAX_DEGREE + TAIL + 1, members), SAFETY * BOUND)
-        aim = np.where(real > imag, FIRST_DEGREE, MAX_DEGREE)
-        self.length = np.minimum(aim / imag, aim**2 / (40 * real))
+        aim = np.where(real > imag, FIRST_FLAT, FIRST)
+        first = np.minimum(aim / imag, aim**2 / (40 * real))
+        self.length = np.where(span < 2 * first, span, first)
         self.strikes = np.zeros(members, dtype=np.int64)
         self.growth = np.ones(members)  # by which to widen next
         self.narrowing = np.ones(members)  # by which to narrow next

@@ -24,7 +24,7 @@ from heomdask.solvers.segment import Segments, Series
 from heomdask.solvers.taylor import Taylor
 from heomdask.solvers.trajectory import Floats, Ints, Mask, Trajectory
 
-TRUNCATION_SHARE = 0.1  # of `tol`, for all that the series cut off over the whole run
+TRUNCATION_SHARE = 0.2  # of `tol`, for all that the series cut off over the whole run
 ROUNDING = 45.0  # rounding error of a sum of terms, in units of the machine epsilon
 FLOOR = 10.0  # a tolerance below this times the rounding of the state itself cannot be met
 FEW = 60  # applications that Taylor may still need where auto prefers it to bounds and Faber

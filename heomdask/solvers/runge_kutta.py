@@ -120,7 +120,7 @@ class Stepper:
         error = self._error(h)
         ran = record.active.copy()
         record.applications[ran] += DOPRI5.stages - 1
-        allowed = np.maximum(SHARE * task.tol, 1e-15 * record.largest)
+        allowed = np.maximum(SHARE * task.tol, 1e-14 * record.largest)
         with np.errstate(all="ignore"):
             ratio = error / allowed
         good = ran & (ratio <= 1.0)
