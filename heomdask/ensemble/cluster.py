@@ -7,6 +7,7 @@ Next file: `runner.py`.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import logging
@@ -64,9 +65,9 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
         yield client
 
 
-def _warm() -> None:
+async def _warm() -> None:
     """Let a worker import what it will need while the client still prepares the sweep."""
-    importlib.import_module("heomdask.ensemble.task")
+    await asyncio.to_thread(importlib.import_module, "heomdask.ensemble.task")
 
 
 @contextlib.contextmanager

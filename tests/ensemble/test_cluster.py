@@ -44,10 +44,11 @@ def client() -> Iterator[Any]:
         yield two_workers
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], process: Any = None, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited too long"
+        assert process is None or process.poll() is None, "the client has ended"
         time.sleep(0.02)
 
 
@@ -93,11 +94,11 @@ def test_kill_a_worker_then_the_client_and_run_again(tmp_path: Path) -> None:
     """No committed point is computed again; results equal those of an undisturbed run."""
     case = Interrupted(tmp_path)
     process = case.start()
-    wait_for(lambda: case.committed().sum() >= 10)
+    wait_for(lambda: case.committed().sum() >= 10, process)
     workers = {int(pid) for pid, *_ in case.lines()} - {process.pid}
     os.kill(min(workers), signal.SIGKILL)
     before = case.committed().sum()
-    wait_for(lambda: case.committed().sum() >= before + 20)
+    wait_for(lambda: case.committed().sum() >= before + 20, process)
     process.kill()
     process.wait()
     workers = {int(pid) for pid, *_ in case.lines()} - {process.pid}
