@@ -142,9 +142,7 @@ def bind(
     return Bound(tuple(observables), ados, flat, tuple(factors))
 
 
-def _first_tier(
-    name: str, bath: int, member: Expanded, index_set: IndexSet
-) -> NDArray[np.int64]:
+def _first_tier(name: str, bath: int, member: Expanded, index_set: IndexSet) -> NDArray[np.int64]:
     """The rows n = e_m of the modes m of one bath."""
     if bath >= len(member.baths):
         raise InputError(

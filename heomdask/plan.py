@@ -291,8 +291,8 @@ class Plan:
         index = list(members)
 
         def pick(a: AnyArray) -> AnyArray:
-            chosen: Any = a if len(a) == 1 else np.ascontiguousarray(a[index])
-            return chosen  # type: ignore[no-any-return]
+            chosen: AnyArray = a if len(a) == 1 else np.ascontiguousarray(a[index])
+            return chosen
 
         terms = tuple(
             Term(

@@ -102,13 +102,17 @@ def _choose(
     open_baths = [b for _, b, _, own in baths if own is None and not isinstance(b, Exponents)]
     if expansion is None and open_baths:
         raise checks.refuse(
-            "expansion", 'an expansion or "auto"', None,
+            "expansion",
+            'an expansion or "auto"',
+            None,
             'there is no default: give expansion=hd.Pade(1), or expansion="auto" to have '
             "hd.advise choose",
         )
     if depth is None and baths:
         raise checks.refuse(
-            "depth", 'a whole number, a truncation or "auto"', None,
+            "depth",
+            'a whole number, a truncation or "auto"',
+            None,
             'there is no default: give depth=5, or depth="auto" to have hd.advise choose',
         )
     estimate: dict[str, float] = {}

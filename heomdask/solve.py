@@ -371,8 +371,13 @@ def _collect(
         is_real = all_hermitian and is_hermitian(observable)
         observables[name] = np.ascontiguousarray(values.real) if is_real else values
     shared = {
-        "backend": info.name, "isa": info.isa, "threads": info.threads, "form": batch.plan.form,
-        "n_ado": batch.index_set.n_ado, "n_members": len(batch.prepared), "seconds": seconds,
+        "backend": info.name,
+        "isa": info.isa,
+        "threads": info.threads,
+        "form": batch.plan.form,
+        "n_ado": batch.index_set.n_ado,
+        "n_members": len(batch.prepared),
+        "seconds": seconds,
     }
     stats = [
         {**shared, **own, "trace_norm_excess": float(e), **p.report}

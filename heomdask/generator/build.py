@@ -19,6 +19,7 @@ three superoperators of `superops.py`. Links that share a coupling operator shar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,14 +85,14 @@ class _Modes:
         every = [[e for _, e, _ in m.baths] for m in members]
         shape = (len(members), members[0].n_modes)
 
-        def collect(field: str, dtype: type) -> NDArray[np.generic]:
+        def collect(field: str, dtype: type) -> NDArray[Any]:
             flat = [getattr(e, field) for row in every for e in row]
             return np.concatenate(flat).reshape(shape) if flat else np.zeros(shape, dtype)
 
-        self.c: Complexes = collect("c", complex)  # type: ignore[assignment]
-        self.cbar: Complexes = collect("cbar", complex)  # type: ignore[assignment]
-        self.gamma: Complexes = collect("gamma", complex)  # type: ignore[assignment]
-        self.read: Reals = collect("read", float)  # type: ignore[assignment]
+        self.c: Complexes = collect("c", complex)
+        self.cbar: Complexes = collect("cbar", complex)
+        self.gamma: Complexes = collect("gamma", complex)
+        self.read: Reals = collect("read", float)
         tied = [(k, j) for k, j, _ in members[0].lateral]
         self.scale = scaling.mode_scale(self.c, self.cbar, tied)
 

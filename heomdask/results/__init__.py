@@ -1,0 +1,1 @@
+"""What comes out: solutions, the zarr store of a sweep, the labelled dataset on it."""

@@ -49,8 +49,13 @@ class TestA03MonomerLineShape:
         )
         start = np.array([[0, 1], [0, 0]])
         sol = dephasing(
-            [bath], np.arange(0, 601.0), Q=np.diag([1, 0]), rho0=start,
-            depth=20, expansion=hd.Pade(3), backend="native",
+            [bath],
+            np.arange(0, 601.0),
+            Q=np.diag([1, 0]),
+            rho0=start,
+            depth=20,
+            expansion=hd.Pade(3),
+            backend="native",
         )
         return case, sol
 
@@ -126,9 +131,7 @@ def test_A07_static_disorder_by_quadrature():
     case = load("A07")
     bath = hd.DrudeLorentz(lam=case["lam"], gamma=case["gamma"], T=case["T"])
     members = [
-        hd.prepare(
-            hd.Problem(e / 2 * SZ, [hd.Coupling(SZ, bath)]), depth=6, expansion=hd.Pade(6)
-        )
+        hd.prepare(hd.Problem(e / 2 * SZ, [hd.Coupling(SZ, bath)]), depth=6, expansion=hd.Pade(6))
         for e in case["gauss_hermite_nodes"]["e"]
     ]
     result = hd.run_batch(members, [PLUS] * len(members), case["t"], tol=1e-8, backend="native")
@@ -143,8 +146,13 @@ class TestA08Scaling:
             lam=lam * scale * case["lam"], gamma=scale * case["gamma"], T=scale * case["T"]
         )
         sol = dephasing(
-            [bath] * copies, [0, case["t"] / scale],
-            Q=Q, depth=depth, expansion=expansion or hd.Pade(1), backend=backend, tol=1e-11,
+            [bath] * copies,
+            [0, case["t"] / scale],
+            Q=Q,
+            depth=depth,
+            expansion=expansion or hd.Pade(1),
+            backend=backend,
+            tol=1e-11,
         )
         return 2 * sol.rho[-1, 0, 1]
 
@@ -180,8 +188,13 @@ def test_A44_collective_coupling_with_degenerate_eigenvalues(backend):
     Q = sum(on(k, SX) for k in range(3))
     bath = hd.DrudeLorentz(lam=case["lam"], gamma=case["gamma"], T=case["T"])
     sol = hd.evolve(
-        hd.Problem(np.zeros((8, 8)), [hd.Coupling(Q, bath)]), np.eye(8)[0], [0, case["t"]],
-        depth=7, expansion=hd.Pade(4), backend=backend, tol=1e-8,
+        hd.Problem(np.zeros((8, 8)), [hd.Coupling(Q, bath)]),
+        np.eye(8)[0],
+        [0, case["t"]],
+        depth=7,
+        expansion=hd.Pade(4),
+        backend=backend,
+        tol=1e-8,
         observables={"sz1": on(0, SZ), "sz1sz2": on(0, SZ) @ on(1, SZ)},
     )
     assert sol.observables["sz1"][-1] == pytest.approx(case["sz1"], abs=1e-6)

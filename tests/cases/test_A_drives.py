@@ -34,8 +34,13 @@ def problem(drives=()):
 
 def coherence(drives, times, backend, tol=1e-8):
     sol = hd.evolve(
-        problem(drives), PLUS, times, depth=CASE["depth"], expansion=hd.Pade(CASE["bath"]["pade"]),
-        backend=backend, tol=tol,
+        problem(drives),
+        PLUS,
+        times,
+        depth=CASE["depth"],
+        expansion=hd.Pade(CASE["bath"]["pade"]),
+        backend=backend,
+        tol=tol,
     )
     return sol.rho[:, 0, 1].real
 

@@ -31,8 +31,14 @@ class TestA14UndampedMode:
         )
         for depth, stated in case["own_heom_max_error_by_depth"].items():
             sol = hd.evolve(
-                with_bath(bath), [1, 0], case["t"], depth=int(depth), expansion=None,
-                backend=backend, tol=1e-9, throw=False,
+                with_bath(bath),
+                [1, 0],
+                case["t"],
+                depth=int(depth),
+                expansion=None,
+                backend=backend,
+                tol=1e-9,
+                throw=False,
             )
             error = np.max(np.abs(sol.rho[:, 0, 0] - case["rho00"]))
             assert_is_truncation_error(error, depth, stated)
@@ -48,8 +54,13 @@ class TestA15DampedMode:
         case = load("A15")
         for depth, stated in case["own_heom_max_error_by_depth"].items():
             sol = hd.evolve(
-                with_bath(self.bath()), [1, 0], case["t"], depth=int(depth), expansion=None,
-                backend=backend, tol=1e-10,
+                with_bath(self.bath()),
+                [1, 0],
+                case["t"],
+                depth=int(depth),
+                expansion=None,
+                backend=backend,
+                tol=1e-10,
             )
             error = np.max(np.abs(sol.rho[:, 0, 0] - case["rho00"]))
             assert_is_truncation_error(error, depth, stated)
@@ -58,7 +69,12 @@ class TestA15DampedMode:
     def test_steady_state_by_propagation(self):
         case = load("A15")
         sol = hd.evolve(
-            with_bath(self.bath()), [1, 0], [0, 400], depth=12, expansion=None, tol=1e-9,
+            with_bath(self.bath()),
+            [1, 0],
+            [0, 400],
+            depth=12,
+            expansion=None,
+            tol=1e-9,
             backend="native",
         )
         assert np.max(np.abs(sol.rho[-1] - cplx(case["steady_state"]))) < 1e-7
@@ -73,8 +89,13 @@ class TestA16Equilibrium:
         bath = hd.DrudeLorentz(lam=case["lam"], gamma=case["gamma"], T=case["T"])
         gibbs = scipy.linalg.expm(-H / case["T"])
         sol = hd.evolve(
-            with_bath(bath), gibbs / np.trace(gibbs), [0, duration], depth=depth,
-            expansion=hd.Pade(3), observables={"x": SX, "y": SY, "z": SZ}, tol=1e-9,
+            with_bath(bath),
+            gibbs / np.trace(gibbs),
+            [0, duration],
+            depth=depth,
+            expansion=hd.Pade(3),
+            observables={"x": SX, "y": SY, "z": SZ},
+            tol=1e-9,
             backend="native",
         )
         assert sol.observables["z"][-1] == pytest.approx(case["sz_meanforce"], abs=tolerance)
@@ -111,8 +132,13 @@ class TestA18PathIntegral:
     def test_later(self):
         rows = self.case["later_own_heom"]
         sol = hd.evolve(
-            self.problem, UP, [0, *(row["t"] for row in rows)], depth=12, expansion=hd.Pade(3),
-            tol=1e-8, backend="native",
+            self.problem,
+            UP,
+            [0, *(row["t"] for row in rows)],
+            depth=12,
+            expansion=hd.Pade(3),
+            tol=1e-8,
+            backend="native",
         )
         assert np.max(np.abs(sol.rho[1:, 0, 0] - [row["rho00"] for row in rows])) < 3e-5
         assert np.max(np.abs(sol.rho[1:, 0, 1] - [cplx(row["rho01"]) for row in rows])) < 3e-5
@@ -124,7 +150,12 @@ class TestA18PathIntegral:
             else:
                 expansion = hd.Matsubara(entry["matsubara"], terminator=entry["terminator"])
             sol = hd.evolve(
-                self.problem, UP, self.times, depth=entry["depth"], expansion=expansion, tol=1e-8,
+                self.problem,
+                UP,
+                self.times,
+                depth=entry["depth"],
+                expansion=expansion,
+                tol=1e-8,
                 backend="native",
             )
             error = np.max(np.abs(sol.rho[1:, 0, 0] - [row["rho00"] for row in self.rows]))
@@ -134,13 +165,16 @@ class TestA18PathIntegral:
 
 def test_A26_brownian_two_level(backend):
     case = load("A26")
-    bath = hd.UnderdampedBrownian(
-        lam=case["lam0"], gamma=case["zeta"], w0=case["w0"], T=case["T"]
-    )
+    bath = hd.UnderdampedBrownian(lam=case["lam0"], gamma=case["zeta"], w0=case["w0"], T=case["T"])
     gap = np.sqrt(case["w0"] ** 2 - case["zeta"] ** 2 / 4)
     problem = with_bath(bath, Q=SX, hamiltonian=np.diag([gap, 0]))
     sol = hd.evolve(
-        problem, UP, case["t"], depth=case["depth"], expansion=hd.Pade(1), tol=1e-11,
+        problem,
+        UP,
+        case["t"],
+        depth=case["depth"],
+        expansion=hd.Pade(1),
+        tol=1e-11,
         backend=backend,
     )
     assert np.max(np.abs(sol.rho[:, 0, 0] - case["rho00_peer"])) < 1e-9
@@ -189,8 +223,13 @@ class TestA35ZeroCoupling:
         Q = 0 * SZ if what == "Q=0" else SZ
         couplings = [] if what == "no bath" else [hd.Coupling(Q, bath)]
         sol = hd.evolve(
-            hd.Problem(H, couplings), UP, self.case["t"], depth=0 if what == "depth=0" else 4,
-            expansion=hd.Pade(1), backend=backend, tol=1e-10,
+            hd.Problem(H, couplings),
+            UP,
+            self.case["t"],
+            depth=0 if what == "depth=0" else 4,
+            expansion=hd.Pade(1),
+            backend=backend,
+            tol=1e-10,
         )
         assert np.max(np.abs(sol.rho[:, 0, 0] - self.case["rho00"])) < 1e-8
 

@@ -32,8 +32,14 @@ def assert_matches(name, depth, backend):
     data = BASELINES[name]
     expected = data["depths"][depth]
     sol = hd.evolve(
-        problem_of(data), np.array(data["rho0"]), expected["times"], depth=int(depth),
-        expansion=None, backend=backend, tol=1e-8, throw=False,
+        problem_of(data),
+        np.array(data["rho0"]),
+        expected["times"],
+        depth=int(depth),
+        expansion=None,
+        backend=backend,
+        tol=1e-8,
+        throw=False,
     )
     assert np.max(np.abs(populations(sol.rho) - expected["populations"])) < TOLERANCE
     assert np.max(np.abs(sol.rho[:, 0, 1] - cplx(expected["rho01"]))) < TOLERANCE

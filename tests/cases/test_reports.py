@@ -49,8 +49,13 @@ class TestComplexCoefficients:
     def test_single_term(self, backend):
         bath = hd.Exponents(c=[0.0625], gamma=[0.2 + 0.9j])
         sol = hd.evolve(
-            hd.Problem(H, [hd.Coupling(SZ, bath)]), UP, [0, 2, 20], depth=10, expansion=None,
-            backend=backend, tol=1e-9,
+            hd.Problem(H, [hd.Coupling(SZ, bath)]),
+            UP,
+            [0, 2, 20],
+            depth=10,
+            expansion=None,
+            backend=backend,
+            tol=1e-9,
         )
         assert sol.rho[1:, 0, 0] == pytest.approx([0.38089511, 0.33542777], abs=2e-8)
 
@@ -63,8 +68,13 @@ class TestComplexCoefficients:
         )
         runs = [
             hd.evolve(
-                hd.Problem(H, [hd.Coupling(SZ, bath)]), UP, [0, 1, 4], depth=3, expansion=None,
-                backend=name, tol=1e-11,
+                hd.Problem(H, [hd.Coupling(SZ, bath)]),
+                UP,
+                [0, 1, 4],
+                depth=3,
+                expansion=None,
+                backend=name,
+                tol=1e-11,
             ).rho
             for name in ("native", "numpy")
         ]
@@ -236,8 +246,15 @@ def test_memory_does_not_grow_with_the_number_of_output_times():
     def peak(count):
         tracemalloc.start()
         sol = hd.evolve(
-            problem, start, np.linspace(0, 1000, count), depth=4, expansion=hd.Pade(1),
-            observables=sites, save=("observables",), tol=1e-5, backend="native",
+            problem,
+            start,
+            np.linspace(0, 1000, count),
+            depth=4,
+            expansion=hd.Pade(1),
+            observables=sites,
+            save=("observables",),
+            tol=1e-5,
+            backend="native",
         )
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -297,8 +314,12 @@ class TestTooLarge:
     def test_all_ados_at_all_times_refused(self):
         with pytest.raises(hd.TooLarge, match=r'leave "ados" out of `save`'):
             hd.evolve(
-                fmo(300), projector(7, 0), np.linspace(0, 1000, 100_001), depth=4,
-                expansion=hd.Pade(1), save=("ados",),
+                fmo(300),
+                projector(7, 0),
+                np.linspace(0, 1000, 100_001),
+                depth=4,
+                expansion=hd.Pade(1),
+                save=("ados",),
             )
 
 
@@ -327,12 +348,15 @@ def test_stiff_rates_are_no_obstacle():
     case = load("A01")
     bath = hd.DrudeLorentz(lam=case["lam"], gamma=case["gamma"], T=case["T"])
     sol = hd.evolve(
-        hd.Problem(0 * SZ, [hd.Coupling(SZ, bath)]), PLUS, [0, 1, 2, 10, 50], depth=16,
-        expansion=hd.Pade(3), tol=1e-7, backend="native",
+        hd.Problem(0 * SZ, [hd.Coupling(SZ, bath)]),
+        PLUS,
+        [0, 1, 2, 10, 50],
+        depth=16,
+        expansion=hd.Pade(3),
+        tol=1e-7,
+        backend="native",
     )
-    assert sol.rho[1:3, 0, 1].real == pytest.approx(
-        [0.4505156257, 0.3322299192], abs=1e-3
-    )
+    assert sol.rho[1:3, 0, 1].real == pytest.approx([0.4505156257, 0.3322299192], abs=1e-3)
     assert sol.stats["fastest_rate"] > 100
     assert "fastest rates" in hd.Outcome.TOO_MANY_STEPS.advice
 
@@ -351,7 +375,13 @@ class TestManyPeaks:
     def run(self, baths, expansion, depth, times):
         problem = hd.Problem(0 * SZ, [hd.Coupling(SZ, b) for b in baths])
         return hd.evolve(
-            problem, PLUS, times, depth=depth, expansion=expansion, tol=1e-10, throw=False,
+            problem,
+            PLUS,
+            times,
+            depth=depth,
+            expansion=expansion,
+            tol=1e-10,
+            throw=False,
         ).rho[:, 0, 1]
 
     def test_six_sixths(self):

@@ -30,7 +30,11 @@ def random_bath(rng, kind, Q):
         return heom.DrudeLorentzPadeBath(Q, lam=lam, gamma=gamma, T=T, Nk=Nk)
     if kind == "underdamped":
         return heom.UnderDampedBath(
-            Q, lam=rng.uniform(0.1, 0.4), gamma=rng.uniform(0.1, 0.6), w0=rng.uniform(0.8, 2), T=T,
+            Q,
+            lam=rng.uniform(0.1, 0.4),
+            gamma=rng.uniform(0.1, 0.6),
+            w0=rng.uniform(0.8, 2),
+            T=T,
             Nk=Nk,
         )
     if kind == "environment":
@@ -38,8 +42,10 @@ def random_bath(rng, kind, Q):
         return env.approximate("pade" if Nk else "matsubara", Nk=Nk + 1), Q
     return heom.BosonicBath(
         Q,
-        ck_real=rng.uniform(0.01, 0.1, 2), vk_real=rng.uniform(0.2, 2, 2),
-        ck_imag=rng.uniform(-0.1, 0.0, 2), vk_imag=rng.uniform(0.2, 2, 2),
+        ck_real=rng.uniform(0.01, 0.1, 2),
+        vk_real=rng.uniform(0.2, 2, 2),
+        ck_imag=rng.uniform(-0.1, 0.0, 2),
+        vk_imag=rng.uniform(0.2, 2, 2),
     )
 
 
@@ -73,14 +79,22 @@ def test_terminator(Nk):
     expected = heom.HEOMSolver(liouvillian, bath, 4, options=TIGHT).run(rho0, TIMES).states
     plain = hd.Problem(H, [bath]).baths()[0].bath
     with_delta = hd.Exponents(
-        c=plain.c, gamma=plain.gamma, cbar=plain.cbar, read=plain.read, lateral=plain.lateral,
+        c=plain.c,
+        gamma=plain.gamma,
+        cbar=plain.cbar,
+        read=plain.read,
+        lateral=plain.lateral,
         delta=complex(delta).real,
     )
     for problem in (
         hd.Problem(H, [hd.Coupling(Q, with_delta)]),
         hd.Problem(
-            H, [hd.Coupling(Q, hd.DrudeLorentz(lam=0.1, gamma=0.5, T=0.5),
-                            expansion=hd.Matsubara(Nk))]
+            H,
+            [
+                hd.Coupling(
+                    Q, hd.DrudeLorentz(lam=0.1, gamma=0.5, T=0.5), expansion=hd.Matsubara(Nk)
+                )
+            ],
         ),
     ):
         sol = hd.evolve(problem, rho0, TIMES, depth=4, tol=1e-10)
@@ -99,7 +113,11 @@ def test_interaction_energy_is_that_of_the_first_tier():
     rho0 = qutip.basis(2, 0).proj()
     result = heom.HEOMSolver(H, bath, 4, options=TIGHT).run(rho0, TIMES, e_ops=[energy])
     sol = hd.evolve(
-        hd.Problem(H, [bath]), rho0, TIMES, depth=4, tol=1e-10,
+        hd.Problem(H, [bath]),
+        rho0,
+        TIMES,
+        depth=4,
+        tol=1e-10,
         observables={"e": hd.interaction_energy(0)},
     )
     assert np.max(np.abs(np.array(result.expect[0]) - sol.observables["e"])) < 1e-8

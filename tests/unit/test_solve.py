@@ -83,8 +83,13 @@ class TestStates:
     def test_ket_operator_and_qutip_agree(self):
         qutip = pytest.importorskip("qutip")
         ket = np.array([0.6, 0.8j])
-        states = [ket, ket[:, None], np.outer(ket, ket.conj()), qutip.Qobj(ket), qutip.ket2dm(
-            qutip.Qobj(ket))]
+        states = [
+            ket,
+            ket[:, None],
+            np.outer(ket, ket.conj()),
+            qutip.Qobj(ket),
+            qutip.ket2dm(qutip.Qobj(ket)),
+        ]
         results = [run(state).rho for state in states]
         for result in results[1:]:
             assert np.max(np.abs(result - results[0])) < 1e-15
@@ -190,7 +195,8 @@ def members(count, drives=(), expansion=None):
     prepared, states = [], []
     for m in range(count):
         bath = hd.DrudeLorentz(
-            lam=0.0 if m % 5 == 1 else rng.uniform(0.01, 0.3), gamma=rng.uniform(0.3, 2),
+            lam=0.0 if m % 5 == 1 else rng.uniform(0.01, 0.3),
+            gamma=rng.uniform(0.3, 2),
             T=rng.uniform(0.2, 2),
         )
         matrix = rng.normal(size=(3, 3)) + 1j * rng.normal(size=(3, 3))
@@ -220,13 +226,21 @@ def test_a_member_is_the_same_to_the_last_bit_in_every_company(backend, kind):
         for first in range(0, min(most, 8) if size == 1 else most, size):
             who = order[first : first + size]
             result = hd.run_batch(
-                [prepared[m] for m in who], [states[m] for m in who], times, tol=1e-7,
-                observables={"x": np.ones((3, 3)), "e": hd.interaction_energy(1)}, backend=backend,
+                [prepared[m] for m in who],
+                [states[m] for m in who],
+                times,
+                tol=1e-7,
+                observables={"x": np.ones((3, 3)), "e": hd.interaction_energy(1)},
+                backend=backend,
                 final_ados=True,
             )
             for k, m in enumerate(who.tolist()):
-                values = (result.rho[k], result.ados[k].values, result.observables["x"][k].real,
-                          result.observables["e"][k].real)
+                values = (
+                    result.rho[k],
+                    result.ados[k].values,
+                    result.observables["x"][k].real,
+                    result.observables["e"][k].real,
+                )
                 found = b"".join(np.ascontiguousarray(v).tobytes() for v in values)
                 assert seen.setdefault(m, found) == found, f"member {m} in a batch of {size}"
                 assert result.outcomes[k] is hd.Outcome.DONE
