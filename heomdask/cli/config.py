@@ -119,12 +119,14 @@ class SweepTable(_Table, kw_only=True, frozen=True):
 class SolveTable(_Table, kw_only=True, frozen=True):
     """How every point is solved.
 
-    `expansion` is "auto", "pade N", "matsubara N", "aaa TOL" or "esprit K".
+    `expansion` is "auto", "pade N", "matsubara N", "aaa TOL" or "esprit K"; `error` is what
+    "auto" aims at, `tol` what the solver adds to that.
     """
 
     times: AxisTable
     depth: Annotated[int, msgspec.Meta(ge=0)] | Literal["auto"]
     expansion: str
+    error: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
     tol: Annotated[float, msgspec.Meta(gt=0)] = 1e-6
     backend: str = "auto"
     check_convergence: bool = True
@@ -170,6 +172,7 @@ class Config(_Table, kw_only=True, frozen=True):
             times=axis(self.solve.times.array(), self.solve.times.unit),
             depth=self.solve.depth,
             expansion=parse_expansion(self.solve.expansion),
+            error=self.solve.error,
             tol=self.solve.tol,
             backend=self.solve.backend,
             observables=observables,

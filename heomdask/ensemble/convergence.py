@@ -9,20 +9,17 @@ Next file: none.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from heomdask import solve
+from heomdask.advice import advise
+from heomdask.convergence import converge
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.sweep import Sweep
-from heomdask.expansion import Matsubara, Pade
-from heomdask.hierarchy.truncation import Depth
-from heomdask.preparation import prepare
+from heomdask.errors import HeomdaskError
 from heomdask.results.store import Store, read_per_grid, write_per_grid
 
 if TYPE_CHECKING:
@@ -73,40 +70,18 @@ def _place(sweep: Sweep, store: Store, cell: Index) -> Index:
 
 
 def point_error(sweep: Sweep, cell: Index) -> float:
-    """The error of one point of the grid; NaN if it cannot be solved or has nothing to vary."""
+    """The error of one point of the grid; NaN if it cannot be solved."""
     index = cell if sweep.samples is None else (*cell, 0)
     times = np.array(sweep.times.internal)
     try:
         point = sweep.point(index)
-        chosen = prepare(
-            point.problem, depth=point.depth, expansion=point.expansion, times=times
-        ).report
-
-        def observe(depth: Any, expansion: Any) -> NDArray[Any]:
-            solution = solve.evolve(
-                point.problem, point.rho0, times, depth=depth, expansion=expansion, tol=point.tol,
-                observables=sweep.observables, save=sweep.save, method=sweep.method,
-                backend=sweep.backend, threads=1, throw=False,
-            )  # fmt: skip
-            if solution.rho is not None:
-                return solution.rho.reshape(len(times), -1)
-            return np.stack(list(solution.observables.values()), axis=1)
-
-        depth, expansion = chosen["depth"], chosen["expansion"]
-        base = observe(depth, expansion)
-        changes = [
-            float(np.max(np.abs(observe(*other) - base))) for other in _larger(depth, expansion)
-        ]
-    except Exception:  # a point that cannot be solved has its own record in the store
+        start = advise(
+            point.problem, times, error=point.error, depth=point.depth, expansion=point.expansion
+        )
+        found = converge(
+            point.problem, point.rho0, times, sweep.observables or None, point.error,
+            start=start, most_steps=1, backend=sweep.backend, threads=1,
+        )  # fmt: skip
+    except HeomdaskError:  # a point that cannot be solved has its own record in the store
         return float("nan")
-    return sum(changes) if changes else float("nan")
-
-
-def _larger(depth: Any, expansion: Any) -> list[tuple[Any, Any]]:
-    """The next larger hierarchies: one level more, and one term more."""
-    larger = []
-    if isinstance(depth, Depth):
-        larger.append((Depth(depth.depth + 1), expansion))
-    if isinstance(expansion, (Pade, Matsubara)):
-        larger.append((depth, dataclasses.replace(expansion, N=expansion.N + 1)))
-    return larger
+    return found.steps[-1].error

@@ -82,7 +82,13 @@ def probe(sweep: Sweep, index: Index) -> Probe:
 def prepare_point(sweep: Sweep, point: Point) -> Prepared:
     """The hierarchy of a point."""
     times = np.array(sweep.times.internal)
-    return prepare(point.problem, depth=point.depth, expansion=point.expansion, times=times)
+    return prepare(
+        point.problem,
+        depth=point.depth,
+        expansion=point.expansion,
+        times=times,
+        error=point.error,
+    )
 
 
 def probes(sweep: Sweep) -> list[Probe]:

@@ -47,6 +47,7 @@ class Point:
     depth: Any
     expansion: Any
     tol: float
+    error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,7 @@ class Sweep:
         `point`. Axes named `depth`, `expansion` or `tol` go to the solver, not to `build`.
     times : output times, ``hd.axis(range(0, 1001, 10), "fs")`` or internal numbers.
     depth, expansion : as in `hd.evolve`; "auto" is decided from each point alone.
+    error : what "auto" aims at, as in `hd.advise`.
     samples : disorder samples at every point of the grid; sample s sees the same random numbers
         everywhere, whatever else the sweep holds.
     seed : of the samples.
@@ -78,6 +80,7 @@ class Sweep:
     expansion: Any = field(default=None, kw_only=True)
     samples: int | None = field(default=None, kw_only=True)
     seed: int = field(default=0, kw_only=True)
+    error: float = field(default=1e-3, kw_only=True)
     tol: float = field(default=1e-6, kw_only=True)
     observables: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     save: Sequence[str] = field(default=(), kw_only=True)
@@ -90,6 +93,7 @@ class Sweep:
         if self.samples is not None:
             checks.whole_number("samples", self.samples, low=1)
         checks.whole_number("seed", self.seed)
+        checks.real_number("error", self.error, low=0.0, strict=True)
         checks.real_number("tol", self.tol, low=0.0, strict=True)
         checks.choice("method", self.method, METHODS)
         if not self.grid.names:
@@ -146,7 +150,7 @@ class Sweep:
         built = self.build(**parameters)
         if not isinstance(built, tuple) or len(built) != 2:
             raise checks.refuse("build", "a function that returns (Problem, rho0)", built)
-        return Point(built[0], built[1], **solver)
+        return Point(built[0], built[1], error=self.error, **solver)
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -174,6 +178,7 @@ class Sweep:
             },
             "depth": repr(self.depth),
             "expansion": repr(self.expansion),
+            "error": self.error,
             "tol": self.tol,
             "method": self.method,
             "observables": {

@@ -101,15 +101,14 @@ def config(samples: int, store: Path) -> str:
         "values = [77, 150, 300]": "values = [300]",
         "values = [5, 35, 100]": "values = [35]",
         "samples = 20": f"samples = {samples}",
-        'expansion = "pade 1"': 'expansion = "matsubara 0"\ncheck_convergence = false',
+        'depth = "auto"': f"depth = {DEPTH}",
+        'expansion = "auto"': 'expansion = "matsubara 0"\ncheck_convergence = false',
         'store = "fmo.zarr"': f'store = "{store}"',
         'plot = "fmo.png"': f'plot = "{store.with_suffix(".png")}"',
     }.items():
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    return "\n".join(
-        f"depth = {DEPTH}" if line.startswith("depth =") else line for line in text.splitlines()
-    )
+    return text
 
 
 def our_sweep_seconds(samples: int, folder: Path, reference: np.ndarray[Any, Any]) -> float:
