@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import platform
 import shutil
+import textwrap
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,8 @@ def run(
         where, error = next(failures(path))
         warnings.warn(
             f"{failed} of {sweep.grid.size} points failed; in the store, the first is at {where}: "
-            f"{error}; see `error` and `traceback` in the dataset, and `retry_failed`.",
+            f"{textwrap.shorten(error, 200)}; see `error` and `traceback` in the dataset, and "
+            "`retry_failed`.",
             HeomdaskWarning,
             stacklevel=3,
         )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 TEXTS = ("error", "traceback")  # strings per point; written only where a point failed
 _NO_CODEC: dict[str, Any] = {"compressors": None, "filters": None}
+_FLAT = {"name": "default", "separator": "."}  # chunk files side by side: no folder for each index
 
 
 @dataclass(frozen=True)
@@ -319,6 +320,7 @@ def _create_array(group: zarr.Group, layout: Layout, variable: Variable) -> None
         chunks=(*layout.shard, *variable.shape),
         dtype=variable.dtype,
         fill_value=variable.missing,
+        chunk_key_encoding=_FLAT,
         dimension_names=(*layout.dimensions, *(name for name, _ in variable.tail)),
         attributes=dict(variable.attrs),
         **_NO_CODEC,

@@ -141,7 +141,7 @@ def test_an_interrupted_growth_is_healed(tmp_path: Path) -> None:
 def test_leftovers_of_killed_writers_are_swept_away(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "s.zarr", layout())
     filled(store.files, (0, 0), np.random.default_rng(0))
-    leftover = store.files.file("rho", (0, 0)).with_name("0.1234.partial")
+    leftover = store.files.file("rho", (0, 0)).with_name("c.0.1234.partial")
     leftover.write_bytes(b"half a chunk")
     with store.driving():
         assert not leftover.exists()
