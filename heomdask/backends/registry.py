@@ -155,8 +155,9 @@ def work_of(plan: Plan) -> float:
     d = plan.d
     total = 0
     for term in plan.terms:
-        for shift in term.shifts:
-            total += len(plan.patterns[shift.pattern].entries()[0]) * d * d
+        for pattern in (plan.patterns[shift.pattern] for shift in term.shifts):
+            links = pattern.n_rows if pattern.is_identity else len(pattern.entries()[0])
+            total += links * d * d
         for op in (term.left, term.right):
             total += 0 if op is None else plan.n_rows * _products(op, d)
     return float(total * (2 if plan.form == "complex" else 1))
