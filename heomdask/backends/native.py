@@ -33,6 +33,7 @@ from heomdask.plan import AnyArray, Plan, Scalars
 
 Engine = _core.Engine64 | _core.Engine32
 _ALIGNMENT = 64
+THREAD_BYTES = 131_072  # of a state: what one thread works through while others would start
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +93,15 @@ class NativeBackend(BackendBase):
         x = lower(plan)
         kind = _core.Engine64 if double else _core.Engine32
         engine = kind(
-            x.shape, self._isa, self._threads, self._single(plan, double), x.table, x.diagonal,
+            x.shape, self._isa, self._threads_for(plan), self._single(plan, double), x.table, x.diagonal,
             x.local, x.has_local, x.groups, x.named, x.named_diagonal,
         )  # fmt: skip
         return NativeCompiled(plan, full, np.dtype(dtype), engine, self)
+
+    def _threads_for(self, plan: Plan) -> int:
+        """As many threads as have something to do: with less, they only wait for each other."""
+        share = plan.state_nbytes // THREAD_BYTES
+        return max(1, min(self._threads, share))
 
     def _single(self, plan: Plan, double: bool) -> bool:
         """Whether the kernels for one system, vectorised inside the ADO, are to be used."""
