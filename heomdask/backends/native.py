@@ -93,8 +93,8 @@ class NativeBackend(BackendBase):
         x = lower(plan)
         kind = _core.Engine64 if double else _core.Engine32
         engine = kind(
-            x.shape, self._isa, self._threads_for(plan), self._single(plan, double), x.table, x.diagonal,
-            x.local, x.has_local, x.groups, x.named, x.named_diagonal,
+            x.shape, self._isa, self._threads_for(plan), self._single(plan, double), x.table,
+            x.diagonal, x.local, x.has_local, x.groups, x.named, x.named_diagonal,
         )  # fmt: skip
         return NativeCompiled(plan, full, np.dtype(dtype), engine, self)
 
