@@ -90,7 +90,7 @@ def _extremes(
     v = _start(backend, compiled)
     other = backend.empty(compiled)
     beta = np.zeros(members)
-    for k in range(steps):
+    for k in range(steps):  # a member that is not finite gives NaN, for _ritz to see
         # other <- A v - sign beta other, one half of A after the other
         backend.apply(compiled, v, other, a=0.5, c=-sign * beta)
         backend.apply(adjoint, v, other, a=0.5 * sign, c=1.0)
@@ -134,6 +134,9 @@ def _ritz(alphas: Floats, betas: Floats, share: float) -> tuple[Floats, Floats]:
     steps, members = alphas.shape
     low, high = np.empty(members), np.empty(members)
     for m in range(members):
+        if not np.all(np.isfinite(alphas[:, m]) & np.isfinite(betas[:, m])):
+            low[m], high[m] = -1.0, 1.0  # nothing can be said, and the run will find out
+            continue
         ended = np.flatnonzero(betas[:, m] == 0)
         n = int(ended[0]) + 1 if len(ended) else steps
         off = betas[: n - 1, m]

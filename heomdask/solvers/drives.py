@@ -107,7 +107,8 @@ def _change(a: Floats, b: Floats) -> Floats:
     """|b - a|; infinite where one of them is not finite and the other is."""
     one = np.isfinite(a) != np.isfinite(b)
     both = np.isfinite(a) & np.isfinite(b)
-    result: Floats = np.where(one, np.inf, np.where(both, np.abs(np.where(both, b - a, 0.0)), 0.0))
+    change = np.abs(np.where(both, b, 0.0) - np.where(both, a, 0.0))
+    result: Floats = np.where(one, np.inf, change)
     return result
 
 
@@ -119,8 +120,7 @@ class _Search:
 
     def jumps(self) -> list[list[tuple[float, float]]]:
         """Per member, pairs of neighbouring times between which a drive jumps."""
-        with np.errstate(invalid="ignore"):
-            change = _change(self.samples[:-1], self.samples[1:])
+        change = _change(self.samples[:-1], self.samples[1:])
         size = np.max(np.where(np.isfinite(self.samples), np.abs(self.samples), 0.0), axis=0)
         edge = np.zeros((1, *change.shape[1:]))
         padded = np.concatenate([edge, change, edge])

@@ -35,9 +35,11 @@ SAFETY = 5.0  # of a measured norm of a term, when it predicts those of the next
 RETRY_SAFETY = 4.0  # when it predicts those of the same state, tried again
 LONGER = 4.0  # at most, than the segment before
 SHORTER = 1.2  # in each attempt to find a length
+LARGEST_DECAY = 7.0  # exponent by which an ellipse may claim that everything decays
 STRIKES = 4  # rejections in a row after which the ellipse is given up
 SEED_DEPTH = 75.0  # the recurrence starts where a coefficient is e^-75 of the largest one
 NORM_LIMIT = 1e10  # of a term over the state: beyond it the coefficients are not exact enough
+HUGE = 1e250  # a prediction that no segment will meet
 NARROW = 0.5  # factor of the imaginary semi-axis, where
 FAR_DOWN, STILL_FALLING = 1e-2, 0.2  # the norms fell so far, and so much in their second half
 RISING = 3.0  # factor of the norms in their second half from which the ellipse is too small
@@ -140,7 +142,9 @@ class Faber:
     ) -> Segments:
         """The longest equal segments whose predicted terms fall below the error allowed."""
         self._adapt(idx)
-        count = np.maximum(np.ceil(remaining / self.length[idx] - 1e-9), 1.0)
+        decay = -(self.centre + self.capacity * (1 + self.ratio))[idx] / LARGEST_DECAY
+        shortest = np.maximum(1.0 / self.length[idx], decay)
+        count = np.maximum(np.ceil(remaining * shortest - 1e-9), 1.0)
         degree = np.ones(len(idx), dtype=np.int64)
         weights = np.zeros((len(self.profile), len(idx)))
         todo = np.arange(len(idx))
@@ -156,7 +160,7 @@ class Faber:
             needed = np.count_nonzero(tail > small, axis=0)
             degree[todo] = np.clip(needed, 2, MAX_DEGREE)
             bad = (needed > MAX_DEGREE) | (largest > ceiling[todo])
-            hopeless = bad & ((count[todo] > 1e9) | ~np.isfinite(largest))
+            hopeless = bad & (count[todo] > 1e9)
             self.strikes[who[hopeless]] = STRIKES
             todo = todo[bad & ~hopeless]
             count[todo] = np.ceil(SHORTER * count[todo])
@@ -167,10 +171,8 @@ class Faber:
 
     def _adapt(self, idx: Ints) -> None:
         """Change the ellipses as the last segments told."""
-        growth = self.growth[idx]
-        self.capacity[idx] *= growth
-        self.ratio[idx] /= growth * growth
-        self.profile[:, idx] *= np.exp(-np.log(growth) * np.arange(len(self.profile))[:, None])
+        self.capacity[idx] *= self.growth[idx]
+        self.ratio[idx] /= self.growth[idx] ** 2
         self.growth[idx] = 1.0
         real = self.capacity[idx] * (1 + self.ratio[idx])
         imag = self.capacity[idx] * (1 - self.ratio[idx]) * self.narrowing[idx]
@@ -211,7 +213,6 @@ class Faber:
             last, middle = _window_max(norms, degree), _window_max(norms, degree // 2)
             fell = (last < FAR_DOWN * norms[0]) & (last < STILL_FALLING * middle)
             growth = (last / middle) ** (1.0 / np.maximum(degree - degree // 2, 1))
-            self._learn(segments, norms, np.where(good, SAFETY, RETRY_SAFETY))
         flat = self.ratio[idx] > 0
         undo = ~good & (self.narrowed[idx] < 1.0)
         self.may_narrow[idx] &= ~undo
@@ -219,13 +220,19 @@ class Faber:
         self.narrowing[idx] = np.where(undo, 1.0 / self.narrowed[idx], narrow)
         rose = np.isfinite(growth) & (last > RISING * middle) & (degree > 20)
         self.growth[idx] = np.where(rose & ~undo, growth, 1.0)
+        with np.errstate(all="ignore"):
+            self._learn(segments, norms, np.where(good, SAFETY, RETRY_SAFETY))
         again = np.where(self.strikes[idx] > 0, 0.5, 1.0)
         self.length[idx] = segments.length * np.where(good, LONGER, again)
         self.strikes[idx] = np.where(good, 0, self.strikes[idx] + 1)
+        self.strikes[idx[~np.isfinite(last)]] = STRIKES
         return np.asarray(good)
 
     def _learn(self, segments: Segments, norms: Floats, safety: Floats) -> None:
-        """Predict the next norms, relative to the state: these, then on as they fell lately."""
+        """Predict the next norms, relative to the state: these, then on as they went lately.
+
+        On an ellipse that is wider by a factor of the capacity, term k is smaller by its power k.
+        """
         idx, degree = segments.idx, segments.degree
         k = np.arange(len(self.profile))[:, None]
         measured = np.zeros((len(self.profile), len(idx)))
@@ -236,9 +243,11 @@ class Faber:
         last, middle = _window_max(norms, degree), _window_max(norms, degree // 2)
         slope = np.log(last / middle) / np.maximum(degree - degree // 2, 1)
         slope = np.where(slope < 0, slope / 2, slope)
-        beyond = last * np.exp(slope * (k - degree))
-        profile = np.where(k <= degree, envelope, beyond) * (safety / norms[0])
-        self.profile[:, idx] = np.where(norms[0] > 0, profile, SAFETY * BOUND)
+        wider = np.log(self.growth[idx]) * k
+        beyond = last * np.exp(slope * (k - degree) - wider)
+        profile = np.where(k <= degree, envelope * np.exp(-wider), beyond) * (safety / norms[0])
+        profile = np.nan_to_num(profile, nan=HUGE, posinf=HUGE)
+        self.profile[:, idx] = np.where(norms[0] > 0, np.minimum(profile, HUGE), SAFETY * BOUND)
 
 
 def _cut_off(segments: Segments, norms: Floats) -> Floats:

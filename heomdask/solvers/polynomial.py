@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from heomdask.backends.traits import State
+from heomdask.outcome import Outcome
 from heomdask.plan import AnyArray
 from heomdask.solvers.bounds import Bounds, field_of_values
 from heomdask.solvers.faber import Faber
@@ -28,6 +29,7 @@ TRUNCATION_SHARE = 0.2  # of `tol`, for all that the series cut off over the who
 ROUNDING = 45.0  # rounding error of a sum of terms, in units of the machine epsilon
 FLOOR = 10.0  # a tolerance below this times the rounding of the state itself cannot be met
 FEW = 60  # applications that Taylor may still need where auto prefers it to bounds and Faber
+SMALLEST = 1e-13  # of the run: a segment that must be shorter than this has met an infinity
 SCOUT = 3  # applications that guess the size of G
 
 
@@ -136,6 +138,7 @@ class Run:
             own = norms[: int(segments.degree.max()) + 1, idx]
             good = series.judge(segments, own, self.rate[idx], ceiling[idx])
             record.applications[idx] += segments.degree
+            self._collapsed(segments, good, own)
             record.segments[idx] += good
             record.rejected[idx] += ~good
             for m in idx[good]:
@@ -143,6 +146,16 @@ class Run:
             self._outputs(series, segments, good, probed)
             accepted[idx[good]] = True
         self._accept(accepted, size)
+
+    def _collapsed(self, segments: Segments, good: Mask, norms: Floats) -> None:
+        """Stop members for which no segment is short enough: G or the state is not finite."""
+        idx = segments.idx[~good & (segments.length < SMALLEST * self.task.span)]
+        finite = np.all(np.isfinite(norms), axis=0)[np.isin(segments.idx, idx)]
+        for outcome, who in (
+            (Outcome.NOT_FINITE, idx[~finite]),
+            (Outcome.TOO_MANY_STEPS, idx[finite]),
+        ):
+            self.record.stop(who, outcome, self.record.t[who])
 
     def _outputs(self, series: Series, segments: Segments, good: Mask, probed: AnyArray) -> None:
         """Values at the output times inside the accepted segments; move the members on."""

@@ -40,7 +40,7 @@ class Tableau:
         if [len(row) for row in self.a] != list(range(1, stages)):
             raise ValueError("`a` must be the rows below the diagonal")
         if (*self.a[-1], Fraction(0)) != self.b:
-            raise ValueError("the last stage must be the step itself")
+            raise ValueError("the last row of `a` must be `b`: the last stage is the step itself")
         for q in range(1, self.order + 1):
             if self._moment(self.b, q) != Fraction(1, q):
                 raise ValueError(f"`b` integrates powers of degree {q - 1} wrongly")

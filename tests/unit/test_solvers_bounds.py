@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from heomdask.backends.numpy_ import NumpyBackend
+from heomdask.plan import Pattern, Plan, Shift, Term
+from heomdask.solvers.bounds import Bounds, fastest_rate, field_of_values
+from heomdask.testing.random_plans import random_plan
+from tests.solver_problems import plan_of, spin_boson, stiff, trimer
+
+
+def box(plan, member):
+    g = plan.to_sparse(member).toarray()
+    real = np.linalg.eigvalsh((g + g.conj().T) / 2)
+    imag = np.linalg.eigvalsh((g - g.conj().T) / 2j)
+    return real[0], real[-1], np.max(np.abs(imag))
+
+
+PLANS = {
+    "spin-boson": lambda: plan_of([spin_boson(), spin_boson(lam=0.4)], 6),
+    "complex": lambda: plan_of([spin_boson(), spin_boson(lam=0.4)], 6, form="complex"),
+    "stiff": lambda: plan_of([stiff()], 3),
+    "trimer": lambda: plan_of([trimer(), trimer(seed=5)], 4),
+    "random": lambda: random_plan(np.random.default_rng(1), d=3, members=3, modes=2, depth=5),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_axes_are_those_of_the_field_of_values(name):
+    plan = PLANS[name]()
+    backend = NumpyBackend()
+    bounds = field_of_values(backend, backend.compile(plan))
+    for m in range(plan.n_members):
+        low, high, imag = box(plan, m)
+        width = high - low
+        assert abs(bounds.centre[m] - bounds.real[m] - low) < 0.08 * width
+        assert abs(bounds.centre[m] + bounds.real[m] - high) < 0.04 * width
+        assert 0.96 * imag < bounds.imag[m] < 1.08 * imag
+
+
+def test_bounds_of_a_member_do_not_depend_on_its_companions():
+    backend = NumpyBackend()
+    plan = plan_of([trimer(lam=0.001 * (i + 1), seed=i) for i in range(4)], 3)
+    together = field_of_values(backend, backend.compile(plan))
+    for m in range(4):
+        alone = field_of_values(backend, backend.compile(plan.member(m)))
+        for name in ("centre", "real", "imag"):
+            assert getattr(alone, name)[0] == getattr(together, name)[m]
+
+
+def test_invariant_subspace_ends_the_chain():
+    decay = Term((Shift(0, np.array([-2.0])),))
+    plan = Plan(2, 1, 1, 1, "real", (Pattern(1, 1),), (decay,))
+    bounds = field_of_values(NumpyBackend(), NumpyBackend().compile(plan))
+    assert bounds.centre[0] == pytest.approx(-2.0, rel=1e-12)
+    assert bounds.real[0] < 1e-7
+    assert bounds.imag[0] < 1e-7
+
+
+def test_fastest_rate_is_that_of_the_deepest_ado():
+    plan = plan_of([spin_boson(gamma=1.5, T=1.0, n=1)], 4)
+    nu = np.sqrt(60.0)  # the first Pade frequency of the Bose function is 7.7460 T
+    assert fastest_rate(plan)[0] == pytest.approx(4 * nu, rel=1e-12)
+
+
+@pytest.mark.parametrize("bad", [{"real": [-1.0]}, {"imag": [np.nan]}, {"centre": [0.0, 1.0]}])
+def test_ellipse_is_checked(bad):
+    good = {"centre": [-1.0], "real": [1.0], "imag": [1.0]}
+    with pytest.raises(ValueError, match="must"):
+        Bounds(**{**good, **bad})

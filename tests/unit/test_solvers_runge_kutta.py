@@ -1,0 +1,146 @@
+import math
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from heomdask.backends.numpy_ import NumpyBackend
+from heomdask.model.drives import Samples
+from heomdask.outcome import Outcome
+from heomdask.solvers import Drives
+from tests.solver_problems import SX, driven_qubit, plan_of, same_shape, solve, spin_boson
+
+AMPLITUDE = 2 * math.pi * 0.002
+
+
+def square(t):
+    return AMPLITUDE if 100 < t < 600 else 0.0
+
+
+def sigma_z(found):
+    return found.probed[:, 0, 0] - found.probed[:, 3, 0]
+
+
+def cosine(times):
+    """<sz> under H = f sx from |0>: cos(2 integral of f)."""
+    return np.cos(2 * AMPLITUDE * np.clip(np.asarray(times) - 100, 0, 500))
+
+
+@pytest.mark.parametrize("n", [3, 267, 268, 800])
+@pytest.mark.parametrize("breakpoints", [(), (100.0, 600.0)])
+def test_a_square_pulse_is_seen_whatever_the_output_times(n, breakpoints):
+    times = np.linspace(0, 1000, n)
+    found = solve(
+        plan_of([driven_qubit()], 0), times, drives=same_shape(square, 1, breakpoints), tol=1e-6
+    )
+    assert np.max(np.abs(sigma_z(found) - cosine(times))) < 1e-6
+
+
+def test_known_points_of_the_square_pulse():
+    times = [0.0, 162.5, 225.0, 600.0, 1000.0]
+    found = solve(plan_of([driven_qubit()], 0), times, drives=same_shape(square), tol=1e-6)
+    assert sigma_z(found) == pytest.approx([1, 0, -1, 1, 1], abs=1e-6)
+
+
+def test_a_square_pulse_given_as_steps():
+    grid = np.arange(0, 1001.0)
+    pulse = Samples(grid, np.where((grid >= 100) & (grid < 600), AMPLITUDE, 0.0), kind="step")
+    times = np.linspace(0, 1000, 11)
+    drives = same_shape(pulse, 1, pulse.breakpoints)
+    found = solve(plan_of([driven_qubit()], 0), times, drives=drives, tol=1e-6)
+    assert np.max(np.abs(sigma_z(found) - cosine(times))) < 1e-6
+
+
+@pytest.mark.parametrize("width", [0.5, 5.0, 50.0])
+def test_a_lonely_gaussian_pulse_is_not_stepped_over(width):
+    area = 1.1
+
+    def pulse(t):
+        return area * math.exp(-(((t - 700) / width) ** 2) / 2) / (width * math.sqrt(2 * math.pi))
+
+    found = solve(plan_of([driven_qubit()], 0), [0.0, 1000.0], drives=same_shape(pulse), tol=1e-7)
+    assert sigma_z(found)[-1] == pytest.approx(math.cos(2 * area), abs=1e-6)
+
+
+def test_a_train_of_short_pulses():
+    def train(t):
+        return 0.5 if t % (math.pi + 20) < math.pi else 0.0
+
+    times = np.array([0.0, 3.0, 10.0, 200.0, 400.0])
+    period = math.pi + 20
+    done = np.floor(times / period) * math.pi + np.minimum(times % period, math.pi)
+    found = solve(plan_of([driven_qubit()], 0), times, drives=same_shape(train), tol=1e-7)
+    assert np.max(np.abs(sigma_z(found) - np.cos(done))) < 1e-6
+
+
+def test_members_have_their_own_pulses_and_steps_to_the_last_bit():
+    rates = [0.3, 1.7, 0.9]
+    edges = [2.0, 5.0, 3.3]
+
+    def drives(which):
+        def value(t):
+            return np.array(
+                [[rates[m] if s > edges[m] else 0.0 for m, s in zip(which, t, strict=True)]]
+            )
+
+        return Drives(value)
+
+    member = spin_boson(drive=SX)
+    times = np.linspace(0, 6, 4)
+    whole = solve(plan_of([member] * 3, 2), times, drives=drives([0, 1, 2]), tol=1e-8)
+    for which in ([0], [2, 1], [1, 2, 0]):
+        part = solve(plan_of([member] * len(which), 2), times, drives=drives(which), tol=1e-8)
+        for i, m in enumerate(which):
+            assert np.array_equal(part.probed[:, :, i], whole.probed[:, :, m])
+            assert part.stats[i] == whole.stats[m]
+
+
+def test_a_piecewise_constant_generator_against_exponentials():
+    plan = plan_of([spin_boson(drive=SX)], 4)
+    off, on = (plan.to_sparse(0, np.array([v])).toarray() for v in (0.0, 0.8))
+    x = np.zeros(plan.n_cols * 4)
+    x[0] = 1
+    middle = scipy.linalg.expm(on * 1.5) @ scipy.linalg.expm(off * 2.25) @ x
+    end = scipy.linalg.expm(off * 6.25) @ middle
+    drives = same_shape(lambda t: 0.8 if 2.25 <= t < 3.75 else 0.0)
+    found = solve(plan, [0.0, 3.75, 10.0], drives=drives, tol=1e-8, save_states=[1])
+    assert np.max(np.abs(found.states[1].ravel() - middle)) < 1e-7
+    assert np.max(np.abs(found.probed[2, :, 0] - end[:4])) < 1e-8
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_drive_that_is_not_finite_stops_its_member_and_names_the_time(bad):
+    def value(t):
+        return np.array([[0.1, bad if t[1] > 1.0 else 0.1]])
+
+    found = solve(plan_of([driven_qubit()] * 2, 0), [0.0, 0.5, 1.0, 4.0], drives=Drives(value))
+    assert found.outcomes == (Outcome.DONE, Outcome.NOT_FINITE)
+    assert found.stats[1]["stopped_at"] == pytest.approx(1.0, abs=1e-12)
+    assert np.isfinite(found.probed[:3]).all()
+    assert np.isnan(found.probed[3, :, 1]).all()
+    assert np.isfinite(found.probed[3, :, 0]).all()
+
+
+def test_rare_steps_where_nothing_happens():
+    found = solve(
+        plan_of([driven_qubit()], 0), [0.0, 1e6], drives=same_shape(lambda t: 0.0), tol=1e-6
+    )
+    assert found.stats[0]["applications"] < 60
+    assert found.probed[-1, :, 0].tolist() == [1, 0, 0, 0]
+
+
+def test_scalars_are_those_of_the_plan_in_its_order():
+    """The backend sees (n_named, M) values at the stage times only."""
+    plan = plan_of([driven_qubit()], 0)
+    seen = []
+    backend = NumpyBackend()
+    assert backend.compile(plan).plan.names == ("f",)
+
+    def value(t):
+        seen.append(t.copy())
+        return np.zeros((1, len(t)))
+
+    solve(plan, [2.0, 3.0], drives=Drives(value))
+    moments = np.concatenate(seen)
+    assert moments.min() >= 2.0
+    assert moments.max() <= 3.0
