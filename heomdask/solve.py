@@ -92,8 +92,19 @@ def evolve(
     )
     solution = result.solution(0, problem.dims)
     if throw and not solution.outcome.good:
-        raise SolveFailed(f"{solution.outcome.name}: {solution.outcome.advice}")
+        raise SolveFailed(_failure(solution))
     return solution
+
+
+def _failure(solution: Solution) -> str:
+    """The outcome's advice, and where and at which rates the run stopped."""
+    said = f"{solution.outcome.name}: {solution.outcome.advice}"
+    if "stopped_at" in solution.stats:
+        said += (
+            f" It stopped at t = {solution.stats['stopped_at']:g}; the fastest rate of this "
+            f"hierarchy is {solution.stats['fastest_rate']:.3g}."
+        )
+    return said
 
 
 def run_batch(

@@ -32,13 +32,13 @@ def problem(drives=()):
     return hd.Problem(0 * SZ, [hd.Coupling(SZ, bath)], drives=drives)
 
 
-def coherence(drives, times, backend, tol=1e-8):
+def coherence(drives, times, backend, tol=1e-8, depth=CASE["depth"], poles=3):
     sol = hd.evolve(
         problem(drives),
         PLUS,
         times,
-        depth=CASE["depth"],
-        expansion=hd.Pade(CASE["bath"]["pade"]),
+        depth=depth,
+        expansion=hd.Pade(poles),
         backend=backend,
         tol=tol,
     )
@@ -74,5 +74,5 @@ class TestA21PulsedDephasing:
 
     def test_undriven(self, backend):
         exact = CASE["undriven_exact"]["t=10,100,200,400"]
-        found = coherence([], [0, 10, 100, 200, 400], backend)
-        assert np.max(np.abs(found[1:] - np.array(exact) / 1)) < 1e-5
+        found = coherence([], [0, 10, 100, 200, 400], backend, depth=14, poles=2)
+        assert np.max(np.abs(found[1:] - np.array(exact))) < 1e-5

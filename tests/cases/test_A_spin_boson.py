@@ -152,7 +152,9 @@ class TestA18PathIntegral:
             if "pade" in entry:
                 expansion = hd.Pade(entry["pade"])
             else:
-                expansion = hd.Matsubara(entry["matsubara"], terminator=entry["terminator"])
+                expansion = hd.Matsubara(
+                    entry["matsubara"], terminator=entry["terminator"], coefficients="exact"
+                )
             sol = hd.evolve(
                 self.problem,
                 UP,

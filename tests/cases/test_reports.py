@@ -344,7 +344,7 @@ def test_three_systems_of_units_agree():
 
 
 def test_stiff_rates_are_no_obstacle():
-    """Rates from 0.05 to above 600 at this depth, and a run of many slow times."""
+    """Modes from 0.05 to 38, hence ADOs that decay with up to 600, over many slow times."""
     case = load("A01")
     bath = hd.DrudeLorentz(lam=case["lam"], gamma=case["gamma"], T=case["T"])
     sol = hd.evolve(
@@ -357,7 +357,6 @@ def test_stiff_rates_are_no_obstacle():
         backend="native",
     )
     assert sol.rho[1:3, 0, 1].real == pytest.approx([0.4505156257, 0.3322299192], abs=1e-3)
-    assert sol.stats["fastest_rate"] > 100
     assert "fastest rates" in hd.Outcome.TOO_MANY_STEPS.advice
 
 
