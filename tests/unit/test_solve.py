@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import pytest
 import scipy.linalg
 
 import heomdask as hd
-from heomdask import initial
+from heomdask import initial, solve
 from heomdask.preparation import predicted_bytes
 from heomdask.results import sentinel
 
@@ -312,6 +313,19 @@ class TestSentinel:
         assert sol.outcome is verdict
         with pytest.raises(hd.SolveFailed, match="Raise `depth`"):
             run(problem=problem, depth=depth, times=times)
+
+
+def test_a_run_of_too_many_steps_names_the_fastest_rate(monkeypatch):
+    few = functools.partial(solve.propagate, max_applications=200)
+    monkeypatch.setattr(solve, "propagate", few)
+    stiff = hd.DrudeLorentz(lam=0.1, gamma=0.05, T=1.0)
+    problem = hd.Problem(H, [hd.Coupling(SZ, stiff)])
+    message = r"TOO_MANY_STEPS.*stopped at t = .*fastest rate of this hierarchy is \d"
+    with pytest.raises(hd.SolveFailed, match=message):
+        run(problem=problem, depth=8, expansion=hd.Pade(3), times=[0, 1000])
+    sol = run(problem=problem, depth=8, expansion=hd.Pade(3), times=[0, 1000], throw=False)
+    assert sol.outcome is hd.Outcome.TOO_MANY_STEPS
+    assert np.all(np.isnan(sol.rho[-1].real))
 
 
 def test_preparation_shares_expansions_and_hierarchies():
