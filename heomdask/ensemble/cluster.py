@@ -47,6 +47,7 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
     settings = {
         "distributed.scheduler.worker-saturation": 1.0,
         "distributed.scheduler.allowed-failures": 1,
+        "distributed.scheduler.no-workers-timeout": "300s",  # an error then, not a hang
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.target": False,
     }
