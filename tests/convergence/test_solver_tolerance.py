@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from tests.solver_problems import (
+from solver_problems import (
     SX,
     exact,
     first_state,

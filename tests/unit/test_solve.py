@@ -197,8 +197,8 @@ def members(count, drives=(), expansion=None):
     for m in range(count):
         bath = hd.DrudeLorentz(
             lam=0.0 if m % 5 == 1 else rng.uniform(0.01, 0.3),
-            gamma=rng.uniform(0.3, 2),
-            T=rng.uniform(0.2, 2),
+            gamma=rng.uniform(0.3, 0.8),
+            T=rng.uniform(0.5, 2),
         )
         matrix = rng.normal(size=(3, 3)) + 1j * rng.normal(size=(3, 3))
         problem = hd.Problem(

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
+from solver_problems import plan_of, spin_boson, stiff, trimer
 
 from heomdask.backends.numpy_ import NumpyBackend
 from heomdask.plan import Pattern, Plan, Shift, Term
 from heomdask.solvers.bounds import Bounds, fastest_rate, field_of_values
 from heomdask.testing.random_plans import random_plan
-from tests.solver_problems import plan_of, spin_boson, stiff, trimer
 
 
 def box(plan, member):

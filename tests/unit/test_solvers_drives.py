@@ -2,9 +2,9 @@ import math
 
 import numpy as np
 import pytest
+from solver_problems import same_shape
 
 from heomdask.solvers.drives import SAMPLES, sample_times, scan
-from tests.solver_problems import same_shape
 
 TIMES = np.linspace(0.0, 1000.0, 5)
 

@@ -3,14 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 import scipy.linalg
-
-from heomdask.backends.numpy_ import NumpyBackend
-from heomdask.backends.traits import Selection
-from heomdask.errors import InputError
-from heomdask.outcome import Outcome
-from heomdask.plan import Pattern, Plan, Shift, Term
-from heomdask.solvers import Bounds, propagate
-from tests.solver_problems import (
+from solver_problems import (
     driven_qubit,
     exact,
     first_state,
@@ -21,6 +14,13 @@ from tests.solver_problems import (
     stiff,
     trimer,
 )
+
+from heomdask.backends.numpy_ import NumpyBackend
+from heomdask.backends.traits import Selection
+from heomdask.errors import InputError
+from heomdask.outcome import Outcome
+from heomdask.plan import Pattern, Plan, Shift, Term
+from heomdask.solvers import Bounds, propagate
 
 METHODS = ("auto", "faber", "taylor", "rk")
 

@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 import scipy.linalg
+from solver_problems import SX, driven_qubit, plan_of, same_shape, solve, spin_boson
 
 from heomdask.backends.numpy_ import NumpyBackend
 from heomdask.model.drives import Samples
 from heomdask.outcome import Outcome
 from heomdask.solvers import Drives
-from tests.solver_problems import SX, driven_qubit, plan_of, same_shape, solve, spin_boson
 
 AMPLITUDE = 2 * math.pi * 0.002
 
