@@ -111,7 +111,7 @@ def _classify(values: Complex) -> Start:
     defect = np.max(np.abs(values - dagger), axis=(1, 2, 3))
     hermitian = defect <= HERMITIAN_TO * size
     values = np.where(hermitian[:, None, None, None], (values + dagger) / 2, values)
-    norms = trace_norm(values[:, 0], bool(hermitian.all()))
+    norms = trace_norm(values[:, 0], hermitian)
     if np.any(norms == 0):
         raise InputError("`rho0` must not be zero, got a state whose reduced part vanishes.")
     trace = np.trace(values[:, 0], axis1=-2, axis2=-1).real

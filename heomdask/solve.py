@@ -365,7 +365,7 @@ def _collect(
     all_hermitian = bool(begin.hermitian.all())
     limit = np.where(begin.bounded, begin.norms, np.inf)
     verdicts, excess = sentinel.judge(
-        np.stack(record.watched, axis=1), limit, hermitian=all_hermitian
+        np.stack(record.watched, axis=1), limit, hermitian=begin.hermitian
     )
     outcomes = [a if not a.good else b for a, b in zip(record.outcomes, verdicts, strict=True)]
     final = None

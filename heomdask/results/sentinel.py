@@ -26,25 +26,34 @@ def watched(n_times: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n_times - 1, count).round().astype(np.int64))
 
 
-def trace_norm(states: NDArray[np.complex128], hermitian: bool) -> NDArray[np.float64]:
-    """Sum of the singular values of a stack (..., d, d); NaN where a state is not finite."""
+def trace_norm(states: NDArray[np.complex128], hermitian: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Sum of the singular values of states (M, ..., d, d); NaN where one is not finite.
+
+    `hermitian` (M,) says of which members all are Hermitian, which is cheaper.
+    """
     finite = np.asarray(np.isfinite(states).all(axis=(-2, -1)))
     safe = np.where(finite[..., None, None], states, 0)
-    d = states.shape[-1]
-    if not hermitian:
-        norm = np.linalg.svd(safe, compute_uv=False).sum(axis=-1)
-    elif d == 2:
-        up, down = safe[..., 0, 0].real, safe[..., 1, 1].real
-        split = np.hypot(up - down, 2 * np.abs(safe[..., 0, 1]))
-        norm = np.maximum(np.abs(up + down), split)
-    else:
-        norm = np.abs(np.linalg.eigvalsh(safe)).sum(axis=-1)
+    norm = np.empty(states.shape[:-2])
+    norm[hermitian] = _sum_of_eigenvalues(safe[hermitian])
+    norm[~hermitian] = np.linalg.svd(safe[~hermitian], compute_uv=False).sum(axis=-1)
     result: NDArray[np.float64] = np.where(finite, norm, np.nan)
     return result
 
 
+def _sum_of_eigenvalues(states: NDArray[np.complex128]) -> NDArray[np.float64]:
+    """``sum |eigenvalues|`` of Hermitian states (..., d, d)."""
+    if states.shape[-1] != 2:
+        return np.asarray(np.abs(np.linalg.eigvalsh(states)).sum(axis=-1))
+    up, down = states[..., 0, 0].real, states[..., 1, 1].real
+    split = np.hypot(up - down, 2 * np.hypot(states[..., 0, 1].real, states[..., 0, 1].imag))
+    return np.asarray(np.maximum(np.abs(up + down), split))
+
+
 def judge(
-    states: NDArray[np.complex128], start: NDArray[np.float64], *, hermitian: bool
+    states: NDArray[np.complex128],
+    start: NDArray[np.float64],
+    *,
+    hermitian: NDArray[np.bool_],
 ) -> tuple[list[Outcome], NDArray[np.float64]]:
     """One outcome per member, and the largest relative rise of the trace norm.
 
@@ -52,7 +61,7 @@ def judge(
     ----------
     states : (M, S, d, d), the watched states of every member.
     start : (M,), trace norm at the start; infinite for a member that may legally exceed it.
-    hermitian : whether every state is Hermitian, which is cheaper to judge.
+    hermitian : (M,), whether every state of a member is Hermitian, which is cheaper to judge.
 
     Returns
     -------
