@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 FORMAT = 1
 TEXTS = ("error", "traceback")  # strings per point; written only where a point failed
 _NO_CODEC: dict[str, Any] = {"compressors": None, "filters": None}
-_FLAT: dict[str, Any] = {"name": "default", "separator": "."}  # chunk files side by side: no folder for each index
+_FLAT: dict[str, Any] = {
+    "name": "default",
+    "separator": ".",
+}  # chunk files side by side: no folder for each index
 
 
 @dataclass(frozen=True)
