@@ -105,10 +105,12 @@ class TestA37Fmo:
         found = self.run(300, 4, hd.Pade(1))
         assert np.max(np.abs(found - self.case["T300"]["pops"])) < 1e-4
 
+    @pytest.mark.slow
     def test_300K_converged(self):
         found = self.run(300, 6, hd.Pade(1))
         assert np.max(np.abs(found - self.case["T300_converged"]["pops"])) < 3e-4
 
+    @pytest.mark.slow
     def test_77K(self):
         """More poles at depth 3 correct fewer poles at depth 4, as in the reference."""
         found = self.run(77, 4, hd.Pade(2)) + self.run(77, 3, hd.Pade(4))

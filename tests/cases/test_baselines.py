@@ -14,7 +14,7 @@ import heomdask as hd
 BASELINES = load("baselines")
 TOLERANCE = 1e-6
 CHEAP = {"DIMER": "6", "FMO300": "3", "SB": "10", "LAM3": "6"}  # for numpy
-SLOW = {("FMO300", "9"), ("FMO300", "10"), ("FMO77", "6")}
+SLOW = {("FMO77", "5"), ("FMO300", "9"), ("FMO300", "10"), ("FMO77", "6")}
 
 
 def problem_of(data):
