@@ -32,9 +32,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     skip_slow = pytest.mark.skip(reason="slow; run with --runslow")
     skip_gpu = pytest.mark.skip(reason="needs a GPU")
     for item in items:
-        if "slow" in item.keywords and not config.getoption("--runslow"):
+        if item.get_closest_marker("slow") and not config.getoption("--runslow"):
             item.add_marker(skip_slow)
-        if "gpu" in item.keywords and not gpu_is_visible():
+        if item.get_closest_marker("gpu") and not gpu_is_visible():
             item.add_marker(skip_gpu)
 
 
