@@ -299,6 +299,16 @@ def unwritable(path: Path, error: Exception) -> StoreError:
     )
 
 
+def local_path(store: str | Path) -> Path:
+    """The folder of a store; a URL is refused, since stores are local folders so far."""
+    if "://" in str(store):
+        raise StoreError(
+            f"`store` must be a local path, got {str(store)!r}; stores behind a URL are not in this "
+            "version: run into a local folder and copy it."
+        )
+    return Path(store)
+
+
 def check_writable(path: Path) -> None:
     """Refuse a place that cannot be written, before any work starts."""
     folder = path
