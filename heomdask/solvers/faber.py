@@ -54,23 +54,20 @@ def coefficients(centre: Floats, capacity: Floats, ratio: Floats, t: Floats, deg
     """
     y = np.maximum(capacity * t, 1e-60)
     start = _start_degree(y, ratio)
-    order = np.argsort(-start, kind="stable")
-    inverse, r, begin = 1.0 / y[order], ratio[order], start[order]
-    top = int(begin[0])
-    result = np.zeros((max(degree, top) + 3, len(y)))
-    counts = np.searchsorted(-begin, -np.arange(top + 1), side="right")
-    scratch = np.empty(len(y))
+    order = np.argsort(start, kind="stable")
+    top = int(start[order[-1]])
+    begins = np.searchsorted(start[order], np.arange(top + 2))
+    e = np.empty((max(degree, top) + 2, len(y)))
+    e[top:] = 0.0
+    inverse, scratch = 1.0 / y, np.empty(len(y))
     for k in range(top, 0, -1):
-        n = counts[k]
-        fresh = counts[k + 1] if k < top else 0
-        result[k, fresh:n] = 1.0
-        np.multiply(result[k, :n], inverse[:n], out=result[k - 1, :n])
-        result[k - 1, :n] *= k
-        np.multiply(result[k + 1, :n], r[:n], out=scratch[:n])
-        result[k - 1, :n] += scratch[:n]
-    result = result[:, np.argsort(order, kind="stable")]
-    result *= _exact_size(centre * t, y, ratio) / _measured_size(result, ratio)
-    return result[: degree + 1]
+        e[k, order[begins[k] : begins[k + 1]]] = 1.0
+        below = np.multiply(e[k], inverse, out=e[k - 1])
+        below *= k
+        below += np.multiply(e[k + 1], ratio, out=scratch)
+    e = e[: degree + 1]
+    e *= _exact_size(centre * t, y, ratio) / _measured_size(e, ratio)
+    return e
 
 
 def _start_degree(y: Floats, ratio: Floats) -> Ints:

@@ -13,6 +13,8 @@ enough; if not, the state is left as it was, and the member tries something shor
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from heomdask.backends.traits import State
@@ -30,6 +32,7 @@ ROUNDING = 45.0  # rounding error of a sum of terms, in units of the machine eps
 FLOOR = 10.0  # a tolerance below this times the rounding of the state itself cannot be met
 FEW = 60  # applications that Taylor may still need where auto prefers it to bounds and Faber
 SMALLEST = 1e-13  # of the run: a segment that must be shorter than this has met an infinity
+AT_ONCE = 2048  # output times of all members whose coefficients are made together
 SCOUT = 3  # applications that guess the size of G
 
 
@@ -145,7 +148,7 @@ class Run:
                 record.method[m] = series.name
             self._outputs(series, segments, good, probed)
             accepted[idx[good]] = True
-        self._accept(accepted, size)
+        self._accept(accepted)
 
     def _collapsed(self, segments: Segments, good: Mask, norms: Floats) -> None:
         """Stop members for which no segment is short enough: G or the state is not finite."""
@@ -166,21 +169,21 @@ class Run:
         end = np.where(ends_at_stop, record.next_stop(idx), record.t[idx] + segments.length)
         first = record.next_output[idx]
         last = np.where(good, np.searchsorted(times, end, side="right"), first)
-        counts = last - first
-        which = np.repeat(np.arange(len(idx)), counts)
-        if len(which):
-            offsets = np.concatenate([[0], np.cumsum(counts)])
-            row = np.arange(len(which)) - offsets[which] + first[which]
+        for batch in _batches(first, last):
+            which = np.concatenate([np.full(stop - start, i) for i, start, stop in batch])
+            row = np.concatenate([np.arange(start, stop) for _, start, stop in batch])
             dt = np.minimum(times[row] - record.t[idx[which]], segments.length[which])
             values = series.values(segments, which, dt)
-            for i in np.flatnonzero(counts):
+            at = 0
+            for i, start, stop in batch:
                 m, k = idx[i], int(segments.degree[i]) + 1
-                weights = np.ascontiguousarray(values[:k, offsets[i] : offsets[i + 1]].T)
-                record.probed[first[i] : last[i], :, m] = _sum(weights, probed[:k, :, m])
+                weights = np.ascontiguousarray(values[:k, at : at + stop - start].T)
+                record.probed[start:stop, :, m] = _sum(weights, probed[:k, :, m])
+                at += stop - start
         record.next_output[idx] = last
         record.t[idx] = np.where(good, end, record.t[idx])
 
-    def _accept(self, accepted: Mask, size: Floats) -> None:
+    def _accept(self, accepted: Mask) -> None:
         """Take the new state of those that were accepted; stop those at the end."""
         task, record = self.task, self.record
         refused = record.active & ~accepted
@@ -190,6 +193,25 @@ class Run:
         self.x, self.acc = self.acc, self.x
         record.keep_states(self.x, accepted)
         record.active &= record.t < task.times[-1]
+
+
+def _batches(first: Ints, last: Ints) -> Iterator[list[tuple[int, int, int]]]:
+    """Pieces (member, first output, last + 1), some together, of limited size.
+
+    Where a member's outputs are cut depends on this member alone, since a sum may depend on it.
+    """
+    batch: list[tuple[int, int, int]] = []
+    total = 0
+    for i, (start, end) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        for begin in range(start, end, AT_ONCE):
+            stop = min(begin + AT_ONCE, end)
+            if batch and total + stop - begin > AT_ONCE:
+                yield batch
+                batch, total = [], 0
+            batch.append((i, begin, stop))
+            total += stop - begin
+    if batch:
+        yield batch
 
 
 def _sum(weights: Floats, terms: AnyArray) -> AnyArray:
