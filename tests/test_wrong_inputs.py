@@ -144,7 +144,8 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("unknown save", lambda: evolve(save=("everything",)), "`save`"),
     ("threads 0", lambda: evolve(threads=0), "`threads`"),
     ("observable of another size", lambda: evolve(observables={"x": np.eye(3)}), "`observables"),
-    ("too many ADOs", lambda: evolve(hd.Problem(H, [hd.Coupling(SZ, bath())] * 20), depth=30), ""),
+    ("too many ADOs",
+     lambda: evolve(hd.Problem(H, [hd.Coupling(SZ, bath())] * 20), depth=30), "`depth`"),
     ("duplicate axis value", lambda: sweep(over={"T": hd.axis([1.0, 1.0], "K")}), "`over['T']`"),
     ("axis empty", lambda: hd.axis([]), "`values`"),
     ("axis with NaN", lambda: hd.axis([NAN]), "`values`"),
@@ -152,6 +153,7 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("axis in Hz", lambda: hd.axis([1.0], "Hz"), "Hz"),
     ("axis not taken by build",
      lambda: sweep(over={"T": hd.axis([1.0]), "x": hd.axis([1.0])}), "x"),
+    ("sweep of an unknown backend", lambda: sweep(backend="fortran"), "`backend`"),
     ("samples 0", lambda: sweep(samples=0), "`samples`"),
     ("seed negative", lambda: sweep(samples=2, seed=-1), "`seed`"),
     ("build not callable", lambda: sweep(function=3), "`build`"),
@@ -186,6 +188,12 @@ def test_a_locked_build_is_refused_before_submission(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lock"):
         sweep(function=locked_build()).run(str(tmp_path / "s.zarr"))
     assert not (tmp_path / "s.zarr").exists()
+
+
+def test_a_url_is_refused() -> None:
+    for use in (sweep().run, sweep().plan, hd.open):
+        with pytest.raises(StoreError, match="local path"):
+            use("s3://bucket/x.zarr")
 
 
 def test_a_store_of_another_sweep_is_refused(tmp_path: Path) -> None:

@@ -28,13 +28,14 @@ _console = Console()
 ConfigArgument = Annotated[
     str, typer.Argument(metavar="CONFIG", help="A TOML file, or the name of a packaged example.")
 ]
-StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A store of `heomdask run`.")]
+StoreOption = Annotated[str | None, typer.Option(help="Where the store goes.")]
+StoreArgument = Annotated[str, typer.Argument(metavar="STORE", help="A store of `heomdask run`.")]
 
 
 @app.command()
 def run(
     config: ConfigArgument,
-    store: Annotated[Path | None, typer.Option(help="Where the store goes.")] = None,
+    store: StoreOption = None,
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a running Dask scheduler.", metavar="ADDR")
     ] = None,
@@ -52,31 +53,31 @@ def run(
     started = time.perf_counter()
     settings = configs.read(config)
     sweep = settings.to_sweep()
-    target = Path(settings.output.store) if store is None else store
+    target = store or settings.output.store
     if settings.title:
         _console.rule(settings.title)
-    _console.print(plan_table(sweep.plan(store=str(target))))
+    _console.print(plan_table(sweep.plan(store=target)))
     with connect(scheduler=scheduler, workers=workers) as client:
-        dataset = sweep.run(str(target), client=client)
+        dataset = sweep.run(target, client=client)
         if settings.solve.check_convergence:
-            dataset = ensure_convergence(sweep, str(target), client=client)
+            dataset = ensure_convergence(sweep, target, client=client)
     _console.print(summary_table(dataset))
     _console.print(f"Store: {target}   ({time.perf_counter() - started:.1f} s)")
     if settings.output.plot is not None:
         picture = Path(settings.output.plot)
         if store is not None:
-            picture = store.with_suffix(picture.suffix)
+            picture = Path(store).with_suffix(picture.suffix)
         _console.print(f"Plot:  {plot_store(target, picture)}")
 
 
 @app.command()
-def plan(config: ConfigArgument) -> None:
+def plan(config: ConfigArgument, store: StoreOption = None) -> None:
     """Say what a sweep would need: points, ADOs, memory, time, store size. Computes nothing."""
     from heomdask.cli import config as configs
     from heomdask.cli.summary import plan_table
 
     settings = configs.read(config)
-    _console.print(plan_table(settings.to_sweep().plan(store=settings.output.store)))
+    _console.print(plan_table(settings.to_sweep().plan(store=store or settings.output.store)))
 
 
 @app.command()
@@ -97,7 +98,7 @@ def plot(
     """Draw the observables against time, with the disorder's standard error as a band."""
     from heomdask.cli.plot import plot_store
 
-    _console.print(str(plot_store(store, output or store.with_suffix(".png"))))
+    _console.print(str(plot_store(store, output or Path(store).with_suffix(".png"))))
 
 
 @app.command()

@@ -9,12 +9,12 @@ Next file: none.
 from __future__ import annotations
 
 import itertools
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from heomdask.errors import InputError
+from heomdask.errors import HeomdaskWarning, InputError
+from heomdask.outcome import Outcome
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 MOST_ROWS = 6
 
 
-def plot_store(store: Path, picture: Path) -> Path:
+def plot_store(store: str, picture: Path) -> Path:
     """Draw the store into `picture` (the suffix chooses the format) and return its name."""
     from heomdask.results.dataset import open as open_store
 
-    draw(open_store(str(store)), picture)
+    draw(open_store(store), picture)
     return picture
 
 
@@ -50,24 +50,23 @@ def draw(dataset: xr.Dataset, picture: Path) -> None:
         len(rows), len(columns), figsize=(3.9 * len(columns) + 1.6, 2.7 * len(rows) + 0.7),
         sharex=True, sharey=True, squeeze=False, layout="constrained",
     )  # fmt: skip
+    means = averaged(dataset)
     for (r, row), (c, column) in itertools.product(enumerate(rows), enumerate(columns)):
         panel = panels[r, c]
-        _panel(panel, dataset.isel(row | column), names)
+        _panel(panel, means.isel(row | column), names)
         panel.set_title(
             ", ".join(_label(dataset, k, i) for k, i in (column | row).items()), fontsize=9
         )
         if r == len(rows) - 1:
             unit = dataset["time"].attrs.get("units", "")
             panel.set_xlabel(f"time / {unit}" if unit else "time")
-    panels[0, 0].set_ylim(*_limits(dataset, names))
+    panels[0, 0].set_ylim(*_limits(means, names))
     for panel in panels[:, 0]:
         panel.set_ylabel("population" if _are_populations(names) else "expectation value")
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)
     if "sample" in dataset.dims:
-        figure.supxlabel(
-            f"mean of {dataset.sizes['sample']} samples; bands: standard error", fontsize=8
-        )
+        figure.supxlabel(_caption(means, dataset.sizes["sample"]), fontsize=8)
     figure.savefig(picture, dpi=140)
     plt.close(figure)
 
@@ -77,36 +76,47 @@ def _points(dataset: xr.Dataset, dims: list[str]) -> list[dict[str, int]]:
     return [dict(zip(dims, index, strict=True)) for index in itertools.product(*sizes)]
 
 
-def _label(dataset: xr.Dataset, dim: str, index: int) -> str:
+def _caption(means: xr.Dataset, samples: int) -> str:
+    fewest = int(means["count"].min())
+    used = f"{samples}" if fewest == samples else f"at least {fewest} of {samples}"
+    return f"mean of {used} samples; bands: standard error"
+
+
+def value_text(dataset: xr.Dataset, dim: str, index: int) -> str:
+    """The axis value at a place: a number in short, or a text as it stands."""
     if dim not in dataset.coords:
-        return f"{dim} {index}"
-    value = float(dataset[dim].values[index])
-    unit = dataset[dim].attrs.get("units", "")
-    return f"{dim} = {value:g} {unit}".rstrip()
+        return str(index)
+    value = dataset[dim].values[index]
+    return f"{value:g}" if dataset[dim].dtype.kind in "if" else str(value)
+
+
+def _label(dataset: xr.Dataset, dim: str, index: int) -> str:
+    unit = dataset[dim].attrs.get("units", "") if dim in dataset.coords else ""
+    return f"{dim} = {value_text(dataset, dim, index)} {unit}".rstrip()
 
 
 def _panel(panel: Axes, point: xr.Dataset, names: list[str]) -> None:
     for name in names:
-        mean, error = mean_and_error(point[name])
+        mean = point[name].values.real
         (line,) = panel.plot(point["time"], mean, lw=1.3, label=name)
-        if error is not None:
+        if f"{name}_error" in point:
+            error = point[f"{name}_error"].values.real
             panel.fill_between(
                 point["time"], mean - error, mean + error, color=line.get_color(), alpha=0.25, lw=0
             )
     panel.margins(x=0)
 
 
-def mean_and_error(values: xr.DataArray) -> tuple[Any, Any]:
-    """Mean over finished samples, and its standard error (None without samples)."""
-    real = values.real
-    if "sample" not in values.dims:
-        return real.values, None
-    count = real.notnull().sum("sample")
-    mean = real.mean("sample", skipna=True)
-    if int(count.max()) < 2:
-        return mean.values, None
-    error = real.std("sample", skipna=True, ddof=1) / np.sqrt(count)
-    return mean.values, error.values
+def averaged(dataset: xr.Dataset) -> xr.Dataset:
+    """Means over the finished samples with their errors; without samples, the finished points."""
+    from heomdask.results.dataset import mean
+
+    with warnings.catch_warnings():  # what is left out is said beside the numbers: `count`
+        warnings.simplefilter("ignore", HeomdaskWarning)
+        if "sample" in dataset.dims:
+            return mean(dataset)
+        names = [n for n in dataset.attrs["observables"] if n in dataset]
+        return dataset[names].where(dataset["status"] == int(Outcome.DONE))
 
 
 def _are_populations(names: list[str]) -> bool:

@@ -8,13 +8,12 @@ Next file: `plot.py`.
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
 
-from heomdask.cli.plot import mean_and_error
+from heomdask.cli.plot import averaged, value_text
 from heomdask.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -54,41 +53,42 @@ def summary_table(dataset: xr.Dataset) -> Table:
         table.add_column("largest std. error", justify="right")
     if checked:
         table.add_column("convergence error", justify="right")
+    means = averaged(dataset)
     grid = list(itertools.product(*(range(dataset.sizes[d]) for d in dims)))
     for index in grid[:MOST_ROWS]:
-        point = dataset.isel(dict(zip(dims, index, strict=True)))
-        table.add_row(*_summary_row(point, dims, names, checked))
+        place = dict(zip(dims, index, strict=True))
+        row = [value_text(dataset, d, i) for d, i in place.items()]
+        status = np.atleast_1d(dataset["status"].isel(place).values)
+        row.append(f"{np.count_nonzero(status == Outcome.DONE)} of {status.size}")
+        row += _summary_cells(means.isel(place), names)
+        if checked:
+            row.append(f"{float(dataset['convergence_error'].isel(place)):.2g}")
+        table.add_row(*row)
     if len(grid) > MOST_ROWS:
         table.caption = f"{len(grid) - MOST_ROWS} more points are in the store."
     return table
 
 
-def _summary_row(point: xr.Dataset, dims: list[str], names: list[str], checked: bool) -> list[str]:
-    status = np.atleast_1d(point["status"].values)
-    row = [f"{float(point[d]):g}" if d in point.coords else "" for d in dims]
-    row.append(f"{np.count_nonzero(status == Outcome.DONE)} of {status.size}")
-    largest = 0.0
-    for j, name in enumerate(names):
-        mean, error = mean_and_error(point[name])
-        text = f"{mean[-1]:.4f}"
-        if error is not None:
-            largest = max(largest, float(np.nanmax(error)))
+def _summary_cells(point: xr.Dataset, names: list[str]) -> list[str]:
+    """The first observables at the last time, and the largest standard error of any."""
+    cells, largest = [], 0.0
+    for name in names:
+        text = f"{point[name].values[-1].real:.4f}"
+        if f"{name}_error" in point:
+            error = point[f"{name}_error"].values.real
+            largest = max(largest, float(np.max(error)))
             text += f" ± {error[-1]:.4f}"
-        if j < MOST_OBSERVABLES:
-            row.append(text)
-    if "sample" in point.dims:
-        row.append(f"{largest:.2g}")
-    if checked:
-        row.append(f"{float(point['convergence_error']):.2g}")
-    return row
+        cells.append(text)
+    cells = cells[:MOST_OBSERVABLES]
+    return [*cells, f"{largest:.2g}"] if f"{names[0]}_error" in point else cells
 
 
-def status_table(store: Path) -> Table:
+def status_table(store: str) -> Table:
     """How many points are done, failed, pending; with the first errors."""
     from heomdask.results.dataset import failures
     from heomdask.results.dataset import open as open_store
 
-    status = open_store(str(store))["status"].values
+    status = open_store(store)["status"].values
     table = Table(title=f"{store}: {status.size} points", title_justify="left")
     table.add_column("status")
     table.add_column("points", justify="right")
@@ -97,7 +97,7 @@ def status_table(store: Path) -> Table:
         count = int(np.count_nonzero(status == outcome))
         if count:
             table.add_row(outcome.name.lower(), str(count), outcome.advice)
-    for point, text in itertools.islice(failures(str(store)), 5):
+    for point, text in itertools.islice(failures(store), 5):
         table.add_row("failed", point, text)
     return table
 

@@ -20,7 +20,7 @@ from heomdask.convergence import converge
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.sweep import Sweep
 from heomdask.errors import HeomdaskError
-from heomdask.results.store import Store, read_per_grid, write_per_grid
+from heomdask.results.store import Store, local_path, read_per_grid, write_per_grid
 
 if TYPE_CHECKING:
     import xarray
@@ -38,7 +38,7 @@ def ensure_convergence(sweep: Sweep, path: str | Path, *, client: Client) -> xar
     """
     from heomdask.results.dataset import open as open_dataset
 
-    store = Store.open(Path(path))
+    store = Store.open(local_path(path))
     known = read_per_grid(store, NAME)
     cells = [c for c in _cells(sweep) if np.isnan(known[_place(sweep, store, c)])]
     futures = client.map(point_error, [sweep] * len(cells), cells, pure=False)

@@ -19,6 +19,8 @@ import numpy as np
 
 import heomdask
 from heomdask import memory
+from heomdask.backends import registry
+from heomdask.backends.traits import BackendInfo
 from heomdask.ensemble import pickling, shards
 from heomdask.ensemble.grid import Match, match
 from heomdask.ensemble.probe import Probe, probe, probes, variables
@@ -114,6 +116,7 @@ def layout(sweep: Sweep, found: list[Probe]) -> Layout:
         "seed": sweep.seed,
         "probes": [_remember(sweep, p) for p in found],
         "versions": versions(),
+        "backend": _backend_facts(sweep.backend),
     }
     shape = shards.shard_shape(sweep.grid.shape, point_nbytes)
     return Layout(sweep.grid.names, sweep.grid.shape, tuple(coordinates), kept, shape, attrs)
@@ -130,6 +133,17 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "machine": platform.machine(),
     }
+
+
+def _backend_facts(name: str) -> dict[str, str]:
+    """Which backend the sweep asked for and what it is where the store was made.
+
+    Data are bit-identical within one backend and instruction set.
+    """
+    found = {n: info for n, info in registry.available() if isinstance(info, BackendInfo)}
+    first = next(iter(found.values())) if name == "auto" else found.get(name)
+    facts = {} if first is None else {"name": first.name, "isa": first.isa}
+    return {"asked": name, **facts}
 
 
 def _remember(sweep: Sweep, found: Probe) -> dict[str, Any]:

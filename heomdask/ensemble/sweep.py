@@ -20,10 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks, units
+from heomdask.backends.registry import NAMES
 from heomdask.ensemble.axes import RESERVED, Axis, axis, dimensions, sample_rng
 from heomdask.ensemble.grid import Grid, Index
 from heomdask.errors import InputError
 from heomdask.observables import InteractionEnergy, Observable
+from heomdask.results.store import local_path
+from heomdask.solvers.propagate import METHODS
 
 if TYPE_CHECKING:
     import xarray
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
 
 SOLVER_AXES = ("depth", "expansion", "tol")
 SAVE = ("rho", "observables")
-METHODS = ("auto", "faber", "taylor", "rk")
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class Sweep:
         checks.real_number("error", self.error, low=0.0, strict=True)
         checks.real_number("tol", self.tol, low=0.0, strict=True)
         checks.choice("method", self.method, METHODS)
+        checks.choice("backend", self.backend, NAMES)
         if not self.grid.names:
             raise InputError("`over` must name an axis, or `samples` be given; got neither.")
         self._set("times", _times(self.times))
@@ -209,7 +212,7 @@ class Sweep:
         """
         from heomdask.ensemble.plan import make_plan
 
-        return make_plan(self, None if store is None else Path(store), workers)
+        return make_plan(self, None if store is None else local_path(store), workers)
 
     def run(
         self,
@@ -235,7 +238,7 @@ class Sweep:
         """
         from heomdask.ensemble.session import run
 
-        return run(self, Path(store), client, progress=progress, retry_failed=retry_failed)
+        return run(self, local_path(store), client, progress=progress, retry_failed=retry_failed)
 
 
 def digest_of_bytes(data: bytes) -> str:

@@ -26,7 +26,7 @@ from heomdask.ensemble import shards as shards_
 from heomdask.ensemble.grid import Match
 from heomdask.ensemble.probe import Probe, prepare_point
 from heomdask.ensemble.sweep import Point, Sweep
-from heomdask.errors import InputError, StoreError, TooLarge
+from heomdask.errors import BackendUnavailable, InputError, StoreError, TooLarge
 from heomdask.outcome import Outcome
 from heomdask.preparation import Prepared, predicted_bytes
 from heomdask.results.chunks import Files, Shard
@@ -244,7 +244,7 @@ def _solve(work: Work, writer: _Writer, batch: list[_Job]) -> None:
             backend=sweep.backend,
             threads=1,
         )
-    except StoreError:
+    except (StoreError, BackendUnavailable):  # of this machine, not of the points
         raise
     except Exception as error:
         if len(batch) == 1:

@@ -18,7 +18,7 @@ import numpy as np
 from heomdask import checks
 from heomdask.errors import HeomdaskWarning, InputError, StoreError
 from heomdask.outcome import Outcome
-from heomdask.results.store import TEXTS
+from heomdask.results.store import TEXTS, local_path
 
 if TYPE_CHECKING:
     import xarray
@@ -41,7 +41,7 @@ def open(store: str | Path) -> xarray.Dataset:
     """
     import xarray
 
-    path = Path(store)
+    path = local_path(store)
     try:
         dataset: xarray.Dataset = xarray.open_zarr(str(path), consolidated=False, chunks=None)
     except Exception as error:

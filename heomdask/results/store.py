@@ -303,8 +303,8 @@ def local_path(store: str | Path) -> Path:
     """The folder of a store; a URL is refused, since stores are local folders so far."""
     if "://" in str(store):
         raise StoreError(
-            f"`store` must be a local path, got {str(store)!r}; stores behind a URL are not in this "
-            "version: run into a local folder and copy it."
+            f"`store` must be a local path, got {str(store)!r}; stores behind a URL are not in "
+            "this version: run into a local folder and copy it."
         )
     return Path(store)
 
