@@ -254,4 +254,4 @@ def test_very_many_output_times(small):
     times = np.linspace(0, 30, 5001)
     found = solve(small, times, tol=1e-8)
     coarse = solve(small, times[::1000], tol=1e-8)
-    assert np.max(np.abs(found.probed[::1000] - coarse.probed)) < 1e-14
+    assert np.max(np.abs(found.probed[::1000] - coarse.probed)) < 1e-12  # terms of some hundreds
