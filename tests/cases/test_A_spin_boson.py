@@ -84,7 +84,7 @@ class TestA16Equilibrium:
     @pytest.mark.parametrize(
         ("row", "poles", "depth", "duration", "tolerance"),
         [
-            pytest.param(0, 2, 2, 4.5e4, 1e-7, marks=pytest.mark.slow),
+            pytest.param(0, 3, 2, 6e4, 1e-7, marks=pytest.mark.slow),
             (1, 3, 10, 150.0, 5e-5),
         ],
     )
