@@ -157,6 +157,7 @@ def test_one_object_per_process_and_one_pattern_per_link():
 
 def test_the_cache_is_bounded(monkeypatch):
     monkeypatch.setattr(module, "CACHE_BYTES", 0)
+    monkeypatch.setattr(module, "_cache", module._cache.__class__())  # other tests filled the other
     first = index_set(Depth(2), 3)
     second = index_set(Depth(2), 4)
     assert index_set(Depth(2), 4) is second  # the newest stays
