@@ -419,6 +419,7 @@ def as_linear_operator(
     """The generator of a problem without drives as a scipy operator on unscaled ADOs.
 
     It acts on complex vectors (n_ado d d,), the ADOs one after the other, each in C order.
+    Unscaled ADOs differ in size by many orders: balance the matrix before an eigenvalue solver.
     """
     prepared = prepare(problem, depth=depth, expansion=expansion)
     plan = build_plan([prepared.expanded], prepared.index_set, form="complex")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse
 import scipy.sparse.linalg
 from support import load, populations, projector
@@ -71,7 +72,9 @@ class TestA29Foerster:
         expected = self.case["rows"][row]
         problem = dimer(self.case, expected["lam_cm"], J=expected["J_cm"], relative=True)
         operator = hd.as_linear_operator(problem, depth=depth, expansion=hd.Pade(1))
-        matrix = scipy.sparse.csc_array(operator @ np.eye(operator.shape[1], dtype=complex))
+        dense = operator @ np.eye(operator.shape[1], dtype=complex)
+        balanced, _ = scipy.linalg.matrix_balance(dense, permute=False)
+        matrix = scipy.sparse.csc_array(balanced)
         values = scipy.sparse.linalg.eigs(matrix, k=3, sigma=1e-7, return_eigenvectors=False)
         slow = np.sort(-values.real)
         assert abs(slow[0]) < 1e-10
