@@ -70,7 +70,28 @@ def run(
             HeomdaskWarning,
             stacklevel=3,
         )
+    _warn_of_unphysical(dataset)
     return dataset
+
+
+def _warn_of_unphysical(dataset: xarray.Dataset) -> None:
+    """Points that have numbers which should not be used: said once, at the end of a run."""
+    status = dataset["status"].values
+    counts = {o: int(np.count_nonzero(status == o)) for o in Outcome}
+    bad = {
+        o: n
+        for o, n in counts.items()
+        if n and not o.good and o not in (Outcome.PENDING, Outcome.FAILED, Outcome.NOT_NEEDED)
+    }
+    if bad:
+        words = ", ".join(f"{n} {o}" for o, n in bad.items())
+        worst = max(bad, key=lambda o: bad[o])
+        warnings.warn(
+            f"{sum(bad.values())} of {status.size} points did not end well ({words}); hd.mean "
+            f"leaves them out. {worst.advice}",
+            HeomdaskWarning,
+            stacklevel=4,
+        )
 
 
 def occupied(path: Path) -> bool:
