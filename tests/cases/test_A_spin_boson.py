@@ -113,25 +113,34 @@ class TestA18PathIntegral:
     rows = case["rows"]
     times = (0.0, *(row["t"] for row in rows))
 
-    def assert_close(self, sol, tolerance):
-        expected = [row["rho00"] for row in self.rows]
-        assert np.max(np.abs(sol.rho[1:, 0, 0] - expected)) < tolerance
-        expected = [cplx(row["rho01"]) for row in self.rows]
-        assert np.max(np.abs(sol.rho[1:, 0, 1] - expected)) < tolerance
+    def states(self):
+        p = np.array([row["rho00"] for row in self.rows])
+        c = np.array([cplx(row["rho01"]) for row in self.rows])
+        return np.moveaxis(np.array([[p, c], [c.conj(), 1 - p]]), -1, 0)
 
     def test_pade_3(self, backend):
         sol = hd.evolve(
             self.problem, UP, self.times, depth=10, expansion=hd.Pade(3), tol=1e-8, backend=backend
         )
-        self.assert_close(sol, 4e-5)  # the coherence; the population is below 3e-5
         assert np.max(np.abs(sol.rho[1:, 0, 0] - [r["rho00"] for r in self.rows])) < 3e-5
+        # three poles are off by 3.4e-5 in the coherence at t = 3: the known bias, to 1e-6
+        off = np.max(np.abs(sol.rho[1:] - self.states()), axis=(1, 2))
+        np.testing.assert_allclose(off, [row["own_heom_minus_pi"] for row in self.rows], atol=1e-6)
 
-    def test_pade_6(self):
+    @pytest.mark.parametrize(("poles", "whole"), [(6, False), (7, True)])
+    def test_more_poles(self, poles, whole):
+        """Six poles hold the population to 3e-6; the coherence at t = 3 needs a seventh."""
         sol = hd.evolve(
-            self.problem, UP, self.times, depth=8, expansion=hd.Pade(6), tol=1e-9, backend="native"
+            self.problem,
+            UP,
+            self.times,
+            depth=8,
+            expansion=hd.Pade(poles),
+            tol=1e-9,
+            backend="native",
         )
-        expected = [row["rho00"] for row in self.rows]
-        assert np.max(np.abs(sol.rho[1:, 0, 0] - expected)) < 3e-6
+        off = np.abs(sol.rho[1:] - self.states())
+        assert np.max(off if whole else off[:, 0, 0]) < 3e-6
 
     def test_later(self):
         rows = self.case["later_own_heom"]
