@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from heomdask import checks, memory
 from heomdask.advice import advise
-from heomdask.expansion import expand
+from heomdask.expansion import collected, expand, warn
 from heomdask.generator.build import Expanded, structure
 from heomdask.hierarchy.index_set import IndexSet, index_set
 from heomdask.hierarchy.truncation import Depth, Truncation, as_truncation
@@ -135,9 +135,18 @@ class _Keyed:
     bath: Any = field(compare=False)
 
 
-@functools.lru_cache(maxsize=4096)
 def _exponents(keyed: _Keyed, method: Any) -> Exponents:
-    return expand(keyed.bath, method)
+    """The bath's exponents, with the warnings that belong to them, each time."""
+    exponents, notices = _expanded(keyed, method)
+    for message in notices:
+        warn(message)
+    return exponents
+
+
+@functools.lru_cache(maxsize=4096)
+def _expanded(keyed: _Keyed, method: Any) -> tuple[Exponents, tuple[str, ...]]:
+    with collected() as notices:
+        return expand(keyed.bath, method), tuple(notices)
 
 
 def predicted_bytes(

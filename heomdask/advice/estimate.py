@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from heomdask import checks
 from heomdask.advice.dephasing import Coherence, Pair, deepest, depth_error, exact_coherence
 from heomdask.errors import InputError
-from heomdask.expansion import AAA, ESPRIT, Expansion, Pade, expand
+from heomdask.expansion import AAA, ESPRIT, Expansion, Pade, collected, expand
 from heomdask.hierarchy.truncation import Depth, Truncation, as_truncation
 from heomdask.model.bath import Bath, ThermalBath
 from heomdask.model.brownian import UnderdampedBrownian
@@ -217,7 +217,8 @@ def _exponents(keyed: _Keyed, method: Expansion | None) -> Exponents:
         if not isinstance(keyed.bath, Exponents):
             raise InputError(f"`expansion` must be given for {type(keyed.bath).__name__} baths.")
         return keyed.bath
-    return expand(keyed.bath, method)
+    with collected():  # candidates: the estimate is what says how good they are
+        return expand(keyed.bath, method)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -13,7 +13,6 @@ is one mode, where AAA on S(w) itself would need the mode and its partner.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks
-from heomdask.errors import HeomdaskWarning, InputError
+from heomdask.errors import InputError
+from heomdask.expansion.notices import warn
 from heomdask.expansion.real_modes import RealModes, least_squares
-from heomdask.expansion.report import warn_if_negative
+from heomdask.expansion.report import warn_of_fit
 from heomdask.model.bath import Bath, ThermalBath
 from heomdask.model.exponents import Exponents
 
@@ -68,14 +68,12 @@ class AAA:
         even, odd = (forward + backward) / size, (forward - backward) / size
         modes, c, error = _fit(w, even, odd, self.tol)
         if error > self.tol:
-            warnings.warn(
+            warn(
                 f"{self} reached an error of {error:.1e} only for a {type(bath).__name__} bath: "
-                "its spectrum has features that take too many modes. Use a larger `tol`.",
-                HeomdaskWarning,
-                stacklevel=3,
+                "its spectrum has features that take too many modes. Use a larger `tol`."
             )
         exponents = modes.exponents(c * size)
-        warn_if_negative(exponents, self)
+        warn_of_fit(bath, exponents, self)
         return exponents
 
     def finer(self) -> AAA:

@@ -11,13 +11,15 @@ AAA and ESPRIT fit any bath at any temperature. An `Exponents` bath is returned 
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+import numpy as np
+
 from heomdask import checks
-from heomdask.errors import HeomdaskWarning, InputError
+from heomdask.errors import InputError
 from heomdask.expansion import poles, rational
+from heomdask.expansion.notices import warn
 from heomdask.expansion.poles import PoleTable
 from heomdask.expansion.rational import Rest
 from heomdask.model.bath import Bath
@@ -29,6 +31,7 @@ Coefficients = Literal["consistent", "exact"]
 
 _COLD = 1e-6  # T below this times the bath's slowest rate is as good as T = 0
 _NEGATIVE = 1e-3  # a negative delta is warned of above this part of the dephasing rate S(0)/2
+_FAST = 3.0  # a terminator is for frequencies above this times the bath's fastest
 
 
 @runtime_checkable
@@ -103,7 +106,8 @@ class Matsubara:
     def expand(self, bath: Bath) -> Exponents:
         rest = Rest(exact=self.coefficients == "exact", terminator=self.terminator)
         exponents = _rational(bath, poles.matsubara(self.N), rest, self)
-        _warn_if_amplifying(bath, exponents, self)
+        if self.terminator:
+            _warn_of_terminator(bath, exponents, self)
         return exponents
 
     def finer(self) -> Matsubara:
@@ -121,17 +125,28 @@ def expand(bath: Bath | Exponents, method: Expansion) -> Exponents:
     return method.expand(bath)
 
 
-def _warn_if_amplifying(bath: Bath, exponents: Exponents, method: Matsubara) -> None:
-    """Warn of a negative terminator that counts beside the bath's own dephasing."""
+def _warn_of_terminator(bath: Bath, exponents: Exponents, method: Matsubara) -> None:
+    """Warn of a terminator that is not white noise for this bath, or that amplifies."""
     assert isinstance(bath, DrudeLorentz | UnderdampedBrownian)  # or it could not be expanded
+    omitted = 2 * np.pi * bath.T * (method.N + 1)
     if exponents.delta < -_NEGATIVE * _dephasing(bath):
-        warnings.warn(
+        warn(
             f"{method} gives a negative terminator, delta = {exponents.delta:.3g}, which amplifies "
             "instead of damping: the bath is faster than the frequencies that were left out. "
-            f"Use hd.Pade({max(method.N, 1)}), or raise N.",
-            HeomdaskWarning,
-            stacklevel=4,
+            f"Use hd.Pade({max(method.N, 1)}), or raise N."
         )
+    elif omitted < _FAST * _fastest(bath) and bath.lam > 0:
+        enough = int(np.ceil(_FAST * _fastest(bath) / (2 * np.pi * bath.T))) - 1
+        warn(
+            f"{method} takes frequencies from 2 pi T (N + 1) = {omitted:.3g} as white noise, which "
+            f"needs them well above the bath's own rate, {_fastest(bath):.3g}; the dynamics may "
+            f"be wrong. Use hd.Pade({max(method.N, 1)}), or N of at least {enough}."
+        )
+
+
+def _fastest(bath: DrudeLorentz | UnderdampedBrownian) -> float:
+    """An upper bound on the bath's own rates and frequencies."""
+    return bath.gamma if isinstance(bath, DrudeLorentz) else max(bath.w0, bath.gamma)
 
 
 def _slowest(bath: DrudeLorentz | UnderdampedBrownian) -> float:

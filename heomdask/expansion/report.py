@@ -1,26 +1,28 @@
 """How good an expansion is, and what it looks like as plain exponentials.
 
 Takes: a bath and its `Exponents`.
-Gives: `expansion_error`, `warn_if_negative`, `diagonal_form`.
+Gives: `expansion_error`, `warn_of_fit`, `diagonal_form`.
 Next file: `../hierarchy/truncation.py`, for how deep a hierarchy on these exponents must be.
 """
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heomdask import checks
-from heomdask.errors import HeomdaskWarning
-from heomdask.model.bath import Bath
+from heomdask.expansion.notices import warn
+from heomdask.model.bath import Bath, ThermalBath
 from heomdask.model.exponents import Exponents
+from heomdask.model.sampled import CorrelationFunction
 
 Complexes = NDArray[np.complex128]
 
 _LOOKS = 200  # frequencies of either sign at which S(w) is looked at
 _NEGATIVE = 0.02
+_TIMES = 8  # times at which g(t) of a fit is compared
+_MISSED = 0.05  # a fit that misses more than this part of lam, or of g(t), is warned of
+_LONGEST = 1e4  # times are compared up to this over the bath's fastest frequency
 
 
 def expansion_error(bath: Bath, exponents: Exponents, *, spread: float, times: ArrayLike) -> float:
@@ -37,18 +39,47 @@ def expansion_error(bath: Bath, exponents: Exponents, *, spread: float, times: A
     return float(np.max(np.abs(exponents.lineshape(t) - bath.g(t)))) * spread**2
 
 
-def warn_if_negative(exponents: Exponents, method: object) -> None:
+def warn_of_fit(bath: Bath, exponents: Exponents, method: object) -> None:
+    """Warn of a fit that misses part of the bath, or whose power spectrum is negative.
+
+    A fit is made to an error relative to the largest value of its target, so that a narrow peak,
+    or all of a bath beside a S(w) that diverges at w = 0, may be below it.
+    """
+    t = _compared(bath)
+    exact = bath.g(t)
+    lineshape = float(np.max(np.abs(exponents.lineshape(t) - exact) / np.abs(exact)))
+    energy = abs(exponents.reorganisation / bath.reorganisation - 1) if bath.reorganisation else 0.0
+    if max(lineshape, energy) > _MISSED:
+        warn(
+            f"{method} misses part of a {type(bath).__name__} bath: the reorganisation energy is "
+            f"{exponents.reorganisation:.4g} instead of {bath.reorganisation:.4g}, and the line "
+            f"shape g(t) is off by up to {100 * lineshape:.0f} %. Use more modes, a smaller "
+            "tolerance, or another method."
+        )
+    _warn_if_negative(exponents, method)
+
+
+def _compared(bath: Bath) -> NDArray[np.float64]:
+    """Times from the bath's fastest frequency to its slowest or to its narrowest feature."""
+    if isinstance(bath, CorrelationFunction):
+        return np.asarray(bath.t[-1] * np.geomspace(0.01, 1.0, _TIMES))
+    assert isinstance(bath, ThermalBath)  # or it could not be fitted
+    w = np.unique(bath.frequencies)
+    first = 3 / w[-1]
+    last = min(10 / np.min(np.concatenate([w[:1], np.diff(w)])), _LONGEST / w[-1])
+    return np.geomspace(first, last, _TIMES)
+
+
+def _warn_if_negative(exponents: Exponents, method: object) -> None:
     """Warn of a power spectrum that is negative by more than a small part of its maximum."""
     rates = np.abs(np.diag(exponents.rate_matrix)) + np.abs(exponents.rate_matrix).sum(axis=0)
     w = np.geomspace(0.1 * np.min(rates), 10 * np.max(rates), _LOOKS)
     spectrum = exponents.S(np.concatenate([-w, w]))
     if np.min(spectrum) < -_NEGATIVE * np.max(np.abs(spectrum)):
         at = float(np.concatenate([-w, w])[np.argmin(spectrum)])
-        warnings.warn(
+        warn(
             f"The power spectrum of {method} is negative near w = {at:.3g}, which no bath has; the "
-            "dynamics may be unphysical there. Use more modes, or a smaller tolerance.",
-            HeomdaskWarning,
-            stacklevel=4,
+            "dynamics may be unphysical there. Use more modes, or a smaller tolerance."
         )
 
 

@@ -1,5 +1,9 @@
 """AAA and ESPRIT against quadrature; the error report; the diagonal form."""
 
+import re
+import warnings
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -18,6 +22,15 @@ BATHS = {
     "sub-ohmic T=0": hd.Ohmic(s=0.5, wc=1.0, T=0.0, lam=0.1),
     "super-ohmic": hd.Ohmic(s=3, wc=1.0, T=0.1, lam=0.1),
 }
+
+
+def messages_of(call: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [str(w.message) for w in caught if issubclass(w.category, HeomdaskWarning)]
+
+
 MOST_MODES = {1e-2: 8, 1e-3: 13}  # no bath above needs more
 
 
@@ -97,8 +110,9 @@ def test_esprit_on_baths(name: str, error: float) -> None:
 
 
 def test_warnings_and_refusals() -> None:
-    with pytest.warns(HeomdaskWarning, match=r"ESPRIT\(K=2\).*(leaves an error|is negative)"):
-        expand(BATHS["drude T=0"], hd.ESPRIT(2))
+    found = messages_of(lambda: expand(BATHS["drude T=0"], hd.ESPRIT(2)))
+    assert any("ESPRIT(K=2) misses part of a DrudeLorentz bath" in text for text in found)
+    assert any("The power spectrum of ESPRIT(K=2) is negative" in text for text in found)
     t = np.linspace(0, 40, 401)
     samples = hd.CorrelationFunction((t, np.exp(-t)))
     with pytest.raises(InputError, match=r"needs a bath with a spectral density.*hd.ESPRIT\(K\)"):
@@ -135,3 +149,45 @@ def test_expansion_error_by_hand() -> None:
     by_hand = 4 * np.max(np.abs(e.lineshape(t) - bath.g(t)))
     assert expansion_error(bath, e, spread=2.0, times=t) == pytest.approx(by_hand, rel=1e-14)
     assert by_hand > 1e-5
+
+
+def test_esprit_sees_frequencies_that_only_the_samples_resolve() -> None:
+    t = np.arange(0, 1000.01, 0.05)
+    c = 0.01 * np.exp(-0.02 * t - 10j * t)
+    e = expand(hd.CorrelationFunction((t, c)), hd.ESPRIT(2))
+    _, gamma = diagonal_form(e)
+    np.testing.assert_allclose(gamma, [0.02 + 10j, 0.02 - 10j], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(e.correlation(t), c, rtol=0, atol=1e-7)
+
+
+def test_esprit_is_tested_on_the_samples() -> None:
+    t = np.linspace(0, 60, 1201)
+    c = 0.1 * np.exp(-0.3 * t) + 0.05 * np.exp(-(0.3 + 9j) * t)
+    found = messages_of(lambda: expand(hd.CorrelationFunction((t, c)), hd.ESPRIT(1)))
+    assert re.match(r"ESPRIT\(K=1\) leaves an error of [0-9.]+e-01 of C\(t\)", found[0])
+
+
+@pytest.mark.parametrize(("s", "method"), [(0.2, hd.AAA(1e-3)), (0.5, hd.AAA(1e-2))], ids=str)
+def test_a_fit_that_misses_the_bath_is_warned_of(s: float, method: hd.AAA) -> None:
+    bath = hd.Ohmic(s=s, wc=1.0, T=0.5, lam=0.3)  # S(0) is infinite
+    with pytest.warns(HeomdaskWarning, match=r"misses part of a Ohmic bath.*instead of 0\.3,"):
+        e = expand(bath, method)
+    assert expansion_error(bath, e, spread=1.0, times=[1.0]) > 0.4 * abs(bath.g(1.0))
+    better = expand(bath, hd.ESPRIT(8))  # silent, and right
+    assert expansion_error(bath, better, spread=1.0, times=[1.0]) < 2e-3 * abs(bath.g(1.0))
+
+
+def test_a_run_warns_every_time() -> None:
+    bath = hd.Ohmic(s=0.5, wc=1.0, T=0.5, lam=0.31)
+    problem = hd.Problem(np.eye(2), [hd.Coupling(np.diag([1.0, -1.0]), bath)])
+
+    def prepare() -> None:
+        hd.prepare(problem, depth=1, expansion=hd.AAA(1e-2))
+
+    first = messages_of(prepare)
+    assert any("misses part of a Ohmic bath" in text for text in first)
+    assert messages_of(prepare) == first
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        prepare()
+    assert {w.filename for w in caught} == {__file__}  # the user's own line

@@ -81,7 +81,8 @@ def test_terminator(parameters: tuple[float, float, float]) -> None:
             warnings.simplefilter("always")
             e = expand(bath, hd.Matsubara(n))
         assert e.delta == pytest.approx(delta, rel=1e-11)
-        assert [w.category for w in caught] == [HeomdaskWarning] * (delta < 0)
+        poor = delta < 0 or 2 * np.pi * temperature * (n + 1) < 3 * gamma
+        assert [w.category for w in caught] == [HeomdaskWarning] * poor
         assert e.S(0.0) == pytest.approx(4 * lam * temperature / gamma, rel=1e-10)
 
 
@@ -90,6 +91,27 @@ def test_negative_terminator_suggests_pade() -> None:
     with pytest.warns(HeomdaskWarning, match=r"negative terminator, delta = -0.122.*hd.Pade\(1\)"):
         expand(bath, hd.Matsubara(1))
     assert expand(bath, hd.Pade(1)).delta == 0
+
+
+@pytest.mark.parametrize("x", [1.001, 1.1, 1.5, 2.0, 2.9])
+def test_large_positive_terminator_is_warned_of(x: float) -> None:
+    bath = hd.DrudeLorentz(lam=0.05, gamma=1.0, T=x / (2 * np.pi))
+    with pytest.warns(
+        HeomdaskWarning, match=r"as white noise.*hd.Pade\(1\), or N of at least [12]"
+    ):
+        assert expand(bath, hd.Matsubara(0)).delta > 0
+    expand(bath, hd.Matsubara(0, terminator=False))
+    expand(bath, hd.Matsubara(2))
+
+
+def test_terminator_of_slow_baths_is_silent() -> None:
+    fs, kelvin = 1.0, 1.309e-4  # kB / hbar in rad/fs
+    for bath in (
+        hd.DrudeLorentz(lam=0.0066, gamma=1 / (50 * fs), T=300 * kelvin),  # ratio 12
+        hd.DrudeLorentz(lam=0.05, gamma=1.0, T=3.01 / (2 * np.pi)),
+        hd.DrudeLorentz(lam=0.0, gamma=1.0, T=1.1 / (2 * np.pi)),
+    ):
+        assert expand(bath, hd.Matsubara(0)).delta >= 0
 
 
 # QuTiP and HierarchicalEOM.jl, with their two resonant terms written as one complex pair
