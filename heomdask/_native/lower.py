@@ -23,12 +23,22 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask._native.superop import Part, SuperArrays, Table, build_local, build_super
+from heomdask._native.superop import (
+    Part,
+    SuperArrays,
+    Table,
+    build_local,
+    build_super,
+    cross_of,
+    elements_read,
+    runs_of,
+)
 from heomdask.plan import AnyArray, Pattern, Plan, Shift, Term
 
 Int32 = NDArray[np.int32]
 Floats = NDArray[np.float64]
-GroupArrays = tuple[NDArray[np.int64], Int32, Int32, SuperArrays]
+# start, links (n, 2), first coefficient, cross (3,) or empty, runs (n, 6), elements read, ...
+GroupArrays = tuple[NDArray[np.int64], Int32, int, Int32, Int32, Int32, SuperArrays]
 
 
 @dataclass(frozen=True)
@@ -132,18 +142,17 @@ def _group(table: Table, shifts: Sequence[Shift], shared: Sequence[Part]) -> Gro
     for shift, values in zip(shifts, distinct, strict=True):
         table.add(values[:, None] * shift.scalar, shift.name)
     assert table.size - first == sum(counts)
-    shifted = links.copy()
-    shifted[:, 1] += first
     arrays = build_super(table, shared)
-    return start, shifted, elements_read(table.plan.d, arrays), arrays
-
-
-def elements_read(d: int, arrays: SuperArrays) -> Int32:
-    """The elements of its argument that a superoperator reads."""
-    offsets, sandwiches, _, _, inputs, _ = arrays
-    if any(o >= 0 for o in offsets) or len(sandwiches):
-        return np.arange(d * d, dtype=np.int32)
-    return np.unique(inputs).astype(np.int32)
+    d = table.plan.d
+    return (
+        start,
+        links,
+        first,
+        cross_of(table, arrays),
+        runs_of(arrays),
+        elements_read(d, arrays),
+        arrays,
+    )
 
 
 _distinct: weakref.WeakKeyDictionary[Pattern, tuple[Floats, NDArray[np.int64]]] = (

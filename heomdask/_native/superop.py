@@ -23,7 +23,8 @@ Int32 = NDArray[np.int32]
 Floats = NDArray[np.float64]
 # offsets of left, right, left_t, right_t, full (-1: absent); sandwiches (n, 3); then
 # output elements, where their entries start, input elements, rows of the values
-_ORDERS = 8
+_ORDERS = 8  # of the summands of one output
+_LONGEST_RUN = 8
 SuperArrays = tuple[list[int], Int32, Int32, Int32, Int32, Int32]
 
 
@@ -58,6 +59,16 @@ class Table:
         self._named.extend((name, first, r) for name, r in rows.items() if name is not None)
         self.size += n
         return first
+
+    def gather(self, index: NDArray[np.int64]) -> int:
+        """Append copies of rows that no named scalar touches, zeros for -1. The first row."""
+        every = np.zeros((len(index), self.plan.n_members), dtype=self.plan.dtype)
+        at = 0
+        for rows in self._rows:
+            inside = (index >= at) & (index < at + len(rows))
+            every[inside] = rows[index[inside] - at]
+            at += len(rows)
+        return self.add(every)
 
     def spread(self, rows: AnyArray) -> Floats:
         """(n, 1) or (n, M) values as (n, M, planes) doubles."""
@@ -153,6 +164,66 @@ def build_super(table: Table, parts: Sequence[Part]) -> SuperArrays:
         else:
             offsets[side] = _dense(table, mine)
     return (offsets, np.zeros((0, 3), dtype=np.int32), *sparse.finish(table))
+
+
+def runs_of(arrays: SuperArrays) -> Int32:
+    """A superoperator with one entry per element as runs (in, din, out, dout, value, n); n <= 8.
+
+    None if it is of another kind. Elements of a run are equally spaced, at both ends.
+    """
+    if not _one_each(arrays):
+        return np.zeros((0, 6), dtype=np.int32)
+    _, _, outputs, _, inputs, values = arrays
+    runs: list[list[int]] = []
+    for i, o, v in zip(inputs.tolist(), outputs.tolist(), values.tolist(), strict=True):
+        last = runs[-1] if runs else [0] * 5 + [_LONGEST_RUN]
+        n = last[5]
+        fits = i == last[0] + n * last[1] and o == last[2] + n * last[3] and v == last[4] + n
+        if n == 1:
+            last[1], last[3] = i - last[0], o - last[2]
+            fits = v == last[4] + 1
+        if fits and n < _LONGEST_RUN:
+            last[5] += 1
+        else:
+            runs.append([i, 0, o, 0, v, 1])
+    return np.array(runs, dtype=np.int32).reshape(-1, 6)
+
+
+def cross_of(table: Table, arrays: SuperArrays) -> Int32:
+    """A superoperator that maps row j and column j to themselves, or to each other.
+
+    Returns (j, whether to each other, first of 2 d rows of values: of the row, of the column);
+    empty if it is of another kind.
+    """
+    d = table.plan.d
+    _, _, outputs, _, inputs, values = arrays
+    row, col = np.divmod(inputs.astype(np.int64), d)
+    swapped = not np.array_equal(outputs, inputs)
+    if len(inputs) and _one_each(arrays):
+        for j in {int(row[0]), int(col[0])}:
+            inside = bool(np.all((row == j) | (col == j)))
+            if inside and np.array_equal(outputs, col * d + row if swapped else inputs):
+                index = np.full((2, d), -1, dtype=np.int64)
+                index[0, col[row == j]] = values[row == j]
+                off = (col == j) & (row != j)
+                index[1, row[off]] = values[off]
+                return np.array([j, int(swapped), table.gather(index.ravel())], dtype=np.int32)
+    return np.zeros(0, dtype=np.int32)
+
+
+def elements_read(d: int, arrays: SuperArrays) -> Int32:
+    """The elements of its argument that a superoperator reads."""
+    offsets, sandwiches, _, _, inputs, _ = arrays
+    if any(o >= 0 for o in offsets) or len(sandwiches):
+        return np.arange(d * d, dtype=np.int32)
+    return np.unique(inputs).astype(np.int32)
+
+
+def _one_each(arrays: SuperArrays) -> bool:
+    """Whether every output has one entry and every input is read once."""
+    offsets, sandwiches, _, starts, inputs, _ = arrays
+    sparse = not len(sandwiches) and all(o < 0 for o in offsets)
+    return sparse and bool(np.all(np.diff(starts) == 1)) and len(np.unique(inputs)) == len(inputs)
 
 
 def build_local(table: Table, parts: Sequence[Part]) -> SuperArrays:

@@ -11,7 +11,7 @@
 namespace heomdask {
 
 namespace {
-constexpr int64_t chunk_units = 4096; // of a reduction: fixed, whatever the number of threads
+constexpr int64_t reduced_units = 4096; // of a reduction: fixed, whatever the number of threads
 }
 
 template <class T> Buffer<T>::Buffer(int64_t n) : size_(n) {
@@ -24,12 +24,13 @@ template <class T> void Buffer<T>::Free::operator()(T *p) const {
 template class Buffer<double>;
 template class Buffer<float>;
 
-template <class T> static const Kernels<T> *family(const KernelTable &isa, bool single) {
-    if constexpr (sizeof(T) == sizeof(double)) {
-        if (single)
-            return isa.single;
-    }
-    return members_fastest<T>(isa);
+template <class T>
+static const KernelPair<T> &family(const KernelTable &isa, const Program &p, bool single) {
+    const bool wide = p.d <= wide_up_to;
+    if constexpr (sizeof(T) == sizeof(float))
+        return isa.f32[wide];
+    else
+        return single ? isa.single : isa.f64[wide];
 }
 
 template <class T>
@@ -45,11 +46,14 @@ Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool singl
     p.n_group = static_cast<int>(source_.groups.size());
     p.group = source_.groups.data();
     p.has_diagonal = source_.diagonal != nullptr;
+    join_links();
     planes_ = p.is_complex ? 2 : 1;
-    kernels_ = family<T>(isa, single)[p.is_complex];
+    const KernelPair<T> &kernels = family<T>(isa, p, single);
+    kernels_ = p.is_complex ? kernels.complex : kernels.real;
     blocks_ = single ? 1 : (p.n_members + kernels_.lanes - 1) / kernels_.lanes;
-    ado_units_ = !single ? int64_t{p.d} * p.d
-                         : (p.d <= 2 ? 1 : int64_t{p.d} * ((p.d + kernels_.lanes - 1) / kernels_.lanes));
+    ado_units_ =
+        !single ? int64_t{p.d} * p.d
+                : (p.d <= 2 ? 1 : int64_t{p.d} * ((p.d + kernels_.lanes - 1) / kernels_.lanes));
     table_lanes_ = single ? 1 : kernels_.lanes;
     table_ = Buffer<T>(blocks_ * p.n_table * planes_ * table_lanes_);
     layout(source_.table, p.n_table, table_.data());
@@ -61,9 +65,33 @@ Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool singl
 
 template <class T> int64_t Engine<T>::nbytes() const {
     int64_t total = (table_.size() + diagonal_.size()) * static_cast<int64_t>(sizeof(T));
-    for (const Group &g : source_.groups)
-        total += source_.program.n_rows * 8 + g.start[source_.program.n_rows] * 8;
-    return total;
+    total += static_cast<int64_t>((visit_start_.size() + link_start_.size()) * sizeof(int64_t));
+    return total +
+           static_cast<int64_t>(visits_.size() * sizeof(Visit) + links_.size() * sizeof(Link));
+}
+
+// The links of all groups row after row, as the kernels walk through them.
+template <class T> void Engine<T>::join_links() {
+    Program &p = source_.program;
+    size_t total = 0;
+    for (const GroupLinks &g : source_.links)
+        total += g.start[p.n_rows];
+    links_.reserve(total);
+    for (int64_t r = 0; r < p.n_rows; ++r) {
+        visit_start_.push_back(static_cast<int64_t>(visits_.size()));
+        link_start_.push_back(static_cast<int64_t>(links_.size()));
+        for (size_t g = 0; g < source_.links.size(); ++g) {
+            const GroupLinks &own = source_.links[g];
+            const int64_t n = own.start[r + 1] - own.start[r];
+            if (n > 0)
+                visits_.push_back({static_cast<int32_t>(g), static_cast<int32_t>(n)});
+            for (const Link *l = own.link + own.start[r]; l != own.link + own.start[r + 1]; ++l)
+                links_.push_back({l->col, l->coef + own.first});
+        }
+    }
+    visit_start_.push_back(static_cast<int64_t>(visits_.size()));
+    p.visit_start = visit_start_.data(), p.link_start = link_start_.data();
+    p.visit = visits_.data(), p.link = links_.data();
 }
 
 template <class T> int Engine<T>::members_of(int64_t block) const {
@@ -72,16 +100,23 @@ template <class T> int Engine<T>::members_of(int64_t block) const {
 }
 
 template <class T> int64_t Engine<T>::scratch_size() const {
-    return 3 * std::max<int64_t>(ado_units_, int64_t{source_.program.d} * source_.program.d) * unit();
+    const Program &p = source_.program;
+    int64_t operators = 0; // copies of which the kernels for one system make
+    for (size_t g = 0; single_ && g < source_.sandwiches.size(); ++g)
+        operators += single_operators + 2 * static_cast<int64_t>(source_.sandwiches[g].size());
+    const int64_t ado = std::max<int64_t>(ado_units_, int64_t{p.d} * p.d);
+    return (std::max<int64_t>(ado, chunk_units) + (3 + operators) * ado) * unit();
 }
 
-// ---- where things lie ----------------------------------------------------------------------------
+// ---- where things lie
+// ----------------------------------------------------------------------------
 
 template <class T>
 int64_t Engine<T>::offset(int64_t ado, int64_t row, int64_t col, int64_t member) const {
     const int64_t d = source_.program.d, lanes = kernels_.lanes;
     if (!single_)
-        return member / lanes * block_stride() + ((ado * d + row) * d + col) * unit() + member % lanes;
+        return member / lanes * block_stride() + ((ado * d + row) * d + col) * unit() +
+               member % lanes;
     if (d <= 2)
         return ado * unit() + row * d + col;
     return (ado * ado_units_ + row * (ado_units_ / d) + col / lanes) * unit() + col % lanes;
@@ -134,10 +169,12 @@ template <class T> Mode Engine<T>::spread(const double *weights, int64_t block, 
     return nonzero == 0 ? none : nonzero == every ? all : mixed;
 }
 
-// ---- transfers -----------------------------------------------------------------------------------
+// ---- transfers
+// -----------------------------------------------------------------------------------
 
 template <class T> void Engine<T>::put(const T *host, T *state) const {
-    const int64_t d = source_.program.d, members = source_.program.n_members, n = source_.program.n_cols;
+    const int64_t d = source_.program.d, members = source_.program.n_members,
+                  n = source_.program.n_cols;
 #pragma omp parallel for num_threads(threads_) schedule(static)
     for (int64_t ado = 0; ado < n; ++ado)
         for (int64_t e = 0; e < d * d; ++e)
@@ -148,7 +185,8 @@ template <class T> void Engine<T>::put(const T *host, T *state) const {
 }
 
 template <class T> void Engine<T>::fetch(const T *state, T *host) const {
-    const int64_t d = source_.program.d, members = source_.program.n_members, n = source_.program.n_cols;
+    const int64_t d = source_.program.d, members = source_.program.n_members,
+                  n = source_.program.n_cols;
 #pragma omp parallel for num_threads(threads_) schedule(static)
     for (int64_t ado = 0; ado < n; ++ado)
         for (int64_t e = 0; e < d * d; ++e)
@@ -160,25 +198,25 @@ template <class T> void Engine<T>::fetch(const T *state, T *host) const {
 
 // The chosen elements of one block's members; `host` is (elements, members).
 template <class T>
-void Engine<T>::copy_elements(const T *state, int64_t block, const Elements &chosen, T *host) const {
+void Engine<T>::copy_elements(const T *state, int64_t block, const Elements &chosen,
+                              T *host) const {
     const int64_t members = source_.program.n_members, first = block * kernels_.lanes;
     const int64_t count = single_ ? 1 : members_of(block);
     for (int64_t i = 0; i < chosen.n; ++i)
         for (int64_t m = first; m < first + count; ++m)
             for (int64_t c = 0; c < planes_; ++c)
                 host[(i * members + m) * planes_ + c] =
-                    state[offset(chosen.ado[i], chosen.row[i], chosen.col[i], m) + c * kernels_.lanes];
+                    state[offset(chosen.ado[i], chosen.row[i], chosen.col[i], m) +
+                          c * kernels_.lanes];
 }
 
-template <class T>
-void Engine<T>::pack(const T *state, const Elements &chosen, T *host) const {
+template <class T> void Engine<T>::pack(const T *state, const Elements &chosen, T *host) const {
 #pragma omp parallel for num_threads(threads_) schedule(static)
     for (int64_t b = 0; b < blocks_; ++b)
         copy_elements(state, b, chosen, host);
 }
 
-template <class T>
-void Engine<T>::unpack(const T *host, const Elements &chosen, T *state) const {
+template <class T> void Engine<T>::unpack(const T *host, const Elements &chosen, T *state) const {
     const int64_t members = source_.program.n_members;
     for (int64_t i = 0; i < chosen.n; ++i)
         for (int64_t m = 0; m < members; ++m)
@@ -187,7 +225,8 @@ void Engine<T>::unpack(const T *host, const Elements &chosen, T *state) const {
                     host[(i * members + m) * planes_ + c];
 }
 
-// ---- one application -----------------------------------------------------------------------------
+// ---- one application
+// -----------------------------------------------------------------------------
 
 template <class T>
 void Engine<T>::apply(const T *x, T *out, T *acc, const double *weights, const double *scalars,
@@ -211,7 +250,7 @@ void Engine<T>::apply(const T *x, T *out, T *acc, const double *weights, const d
     const int64_t per_row = int64_t{planes_} * table_lanes_;
 #pragma omp parallel num_threads(threads_)
     {
-        Buffer<T> scratch(scratch_size()), lanes(n_weights * unit()), top(2 * kernels_.lanes);
+        Buffer<T> scratch(scratch_size()), lanes(n_weights * unit());
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < blocks_ * chunks; ++task) {
             const int64_t b = task / chunks, first = begin + task % chunks * length;
@@ -223,23 +262,24 @@ void Engine<T>::apply(const T *x, T *out, T *acc, const double *weights, const d
             s.table = tables + b * p.n_table * per_row;
             s.diagonal = diagonals ? diagonals + b * p.n_rows * per_row : nullptr;
             for (int w = 0; w < n_weights; ++w)
-                s.mode[w] = spread(weights + w * p.n_members * planes_, b, lanes.data() + w * unit());
+                s.mode[w] =
+                    spread(weights + w * p.n_members * planes_, b, lanes.data() + w * unit());
             s.weights = lanes.data();
-            std::fill_n(top.data(), 2 * kernels_.lanes, T(0));
-            s.top = top.data(), s.sum = top.data() + kernels_.lanes;
             s.scratch = scratch.data();
             kernels_.rows(p, s, first, std::min(end, first + length));
         }
     }
 }
 
-// ---- reductions ----------------------------------------------------------------------------------
+// ---- reductions
+// ----------------------------------------------------------------------------------
 
 template <class T>
 void Engine<T>::combine(T *out, const std::vector<const T *> &arrays, const double *weights) const {
-    const int64_t n = static_cast<int64_t>(arrays.size()), stride = source_.program.n_members * planes_;
+    const int64_t n = static_cast<int64_t>(arrays.size()),
+                  stride = source_.program.n_members * planes_;
     const int64_t units = source_.program.n_cols * ado_units_;
-    const int64_t chunks = (units + chunk_units - 1) / chunk_units;
+    const int64_t chunks = (units + reduced_units - 1) / reduced_units;
 #pragma omp parallel num_threads(threads_)
     {
         Buffer<T> lanes(std::max<int64_t>(1, n) * unit());
@@ -247,27 +287,29 @@ void Engine<T>::combine(T *out, const std::vector<const T *> &arrays, const doub
         std::vector<const T *> at(n);
 #pragma omp for schedule(static)
         for (int64_t task = 0; task < blocks_ * chunks; ++task) {
-            const int64_t b = task / chunks, first = task % chunks * chunk_units;
+            const int64_t b = task / chunks, first = task % chunks * reduced_units;
             for (int64_t i = 0; i < n; ++i) {
                 modes[i] = spread(weights + i * stride, b, lanes.data() + i * unit());
                 at[i] = arrays[i] + b * block_stride() + first * unit();
             }
-            kernels_.combine(out + b * block_stride() + first * unit(), static_cast<int>(n), at.data(),
-                             lanes.data(), modes.data(), std::min(chunk_units, units - first));
+            kernels_.combine(out + b * block_stride() + first * unit(), static_cast<int>(n),
+                             at.data(), lanes.data(), modes.data(),
+                             std::min(reduced_units, units - first));
         }
     }
 }
 
 template <class T>
 void Engine<T>::dots(const std::vector<const T *> &xs, const T *y, double *result) const {
-    const int64_t chunks = (owned_units() + chunk_units - 1) / chunk_units, n = xs.size();
+    const int64_t chunks = (owned_units() + reduced_units - 1) / reduced_units, n = xs.size();
     const int64_t members = source_.program.n_members;
     Buffer<T> parts(std::max<int64_t>(1, n * blocks_ * chunks * unit()));
 #pragma omp parallel for num_threads(threads_) schedule(static)
     for (int64_t task = 0; task < n * blocks_ * chunks; ++task) {
         const int64_t i = task / (blocks_ * chunks), b = task / chunks % blocks_;
-        const int64_t first = task % chunks * chunk_units, at = b * block_stride() + first * unit();
-        kernels_.dots(xs[i] + at, y + at, std::min(chunk_units, owned_units() - first),
+        const int64_t first = task % chunks * reduced_units,
+                      at = b * block_stride() + first * unit();
+        kernels_.dots(xs[i] + at, y + at, std::min(reduced_units, owned_units() - first),
                       parts.data() + task * unit());
     }
     std::fill_n(result, n * members * planes_, 0.0);
@@ -290,15 +332,16 @@ template <class T> double Engine<T>::largest_of(const T *top, const T *sum, int6
 template <class T>
 void Engine<T>::error_norm(const T *e, const T *x, const T *y, double atol, double rtol,
                            double *result) const {
-    const int64_t chunks = (owned_units() + chunk_units - 1) / chunk_units, lanes = kernels_.lanes;
+    const int64_t chunks = (owned_units() + reduced_units - 1) / reduced_units,
+                  lanes = kernels_.lanes;
     Buffer<T> parts(std::max<int64_t>(1, blocks_ * chunks * 2 * lanes));
     std::fill_n(parts.data(), parts.size(), T(0));
 #pragma omp parallel for num_threads(threads_) schedule(static)
     for (int64_t task = 0; task < blocks_ * chunks; ++task) {
-        const int64_t first = task % chunks * chunk_units;
+        const int64_t first = task % chunks * reduced_units;
         const int64_t at = task / chunks * block_stride() + first * unit();
         T *top = parts.data() + task * 2 * lanes;
-        kernels_.error(e + at, x + at, y + at, std::min(chunk_units, owned_units() - first),
+        kernels_.error(e + at, x + at, y + at, std::min(reduced_units, owned_units() - first),
                        static_cast<T>(atol), static_cast<T>(rtol), top, top + lanes);
     }
     std::fill_n(result, source_.program.n_members, 0.0);

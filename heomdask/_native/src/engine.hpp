@@ -33,10 +33,18 @@ struct Named {
     const double *values;
 };
 
+// The links of one group by row, coefficients counted from a row of the table.
+struct GroupLinks {
+    const int64_t *start; // (n_rows + 1)
+    const Link *link;
+    int32_t first;
+};
+
 // What a plan consists of, as the arrays that the caller keeps alive.
 struct Source {
     Program program;
     std::vector<Group> groups;
+    std::vector<GroupLinks> links;
     std::vector<std::vector<Sandwich>> sandwiches; // of the local part, then of each group
     const double *table = nullptr;                 // (n_table, members, planes)
     const double *diagonal = nullptr;              // (n_rows, members, planes) or null
@@ -89,6 +97,8 @@ template <class T> class Engine {
     double largest_of(const T *top, const T *sum, int64_t lane) const;
     void copy_elements(const T *state, int64_t block, const Elements &chosen, T *host) const;
 
+    void join_links();
+
     Step<T> step(const Segment &s, int64_t block, int64_t k, T *lanes, T *top, T *scratch) const;
     void whole_block(const Segment &s, int64_t block, T *memory) const;
     void start_block(const Segment &s, int64_t block, T *memory) const;
@@ -96,6 +106,9 @@ template <class T> class Engine {
     int64_t last_term(const Segment &s, int64_t block) const;
 
     Source source_;
+    std::vector<int64_t> visit_start_, link_start_;
+    std::vector<Visit> visits_;
+    std::vector<Link> links_;
     Kernels<T> kernels_;
     int threads_, planes_;
     bool single_;

@@ -26,17 +26,36 @@ struct Super {
     Entries entries;
 };
 
+// Elements in0, in0 + din, ... go to out0, out0 + dout, ... times consecutive rows of the table.
+struct Run {
+    int32_t in, din, out, dout, value, n;
+};
+
 struct Link {
     int32_t col, coef; // the ADO read, the row of the table with its coefficient
 };
 
+// The S of a two-level system with a diagonal coupling: populations to themselves, coherences to
+// themselves, or to each other.
+enum class Pair : uint8_t { other, diagonal, across, swapped };
+
 // Terms that share their shifts: W = sum of coef * X[col], then y += S W.
 struct Group {
-    const int64_t *start = nullptr; // (n_rows + 1)
-    const Link *link = nullptr;
+    int32_t cross = -1, cross_swapped = 0,
+            cross_value =
+                0; // if S reads one row and column only:
+                   // its number; whether they become column and row; 2 d rows of the table
+    int n_run = 0;
+    const Run *run = nullptr; // if S has one entry per element
+    Pair pair = Pair::other;  // which of the runs with a kernel of its own, if d = 2
     int n_in = 0;
-    const int32_t *in = nullptr; // the elements of W that S reads
+    const int32_t *in = nullptr; // else the elements of W that S reads
     Super super;
+};
+
+// The next n links of a row belong to a group.
+struct Visit {
+    int32_t group, n;
 };
 
 struct Program {
@@ -46,7 +65,14 @@ struct Program {
     Super local;
     int n_group = 0;
     const Group *group = nullptr;
+    // Row r: visits visit_start[r] up to visit_start[r + 1], links from link_start[r] on.
+    const int64_t *visit_start = nullptr, *link_start = nullptr;
+    const Visit *visit = nullptr;
+    const Link *link = nullptr;
 };
+
+constexpr int single_operators = 7; // of a superoperator, at most, see single.inl.hpp
+constexpr int chunk_units = 64; // numbers that stay in the first cache between G x and the epilogue
 
 enum Weight { A, B, C, WX, W, n_weights };
 enum Mode : uint8_t { none, all, mixed }; // how many members have a weight other than zero
@@ -60,8 +86,8 @@ template <class T> struct Step {
     const T *weights; // [n_weights] numbers
     Mode mode[n_weights];
     Acc accumulate;
-    T *top, *sum; // one register of lanes each: running max and sum of |out|
-    T *scratch;   // 3 d*d numbers
+    T *top, *sum; // a register of lanes each: running max and sum of |out|; or null
+    T *scratch;   // what Engine::scratch_size says
 };
 
 template <class T> struct Kernels {
@@ -71,23 +97,22 @@ template <class T> struct Kernels {
                     int64_t units);
     void (*dots)(const T *x, const T *y, int64_t units, T *result);
     void (*largest)(const T *x, int64_t units, T *top, T *sum);
-    void (*error)(const T *e, const T *x, const T *y, int64_t units, T atol, T rtol, T *top, T *sum);
+    void (*error)(const T *e, const T *x, const T *y, int64_t units, T atol, T rtol, T *top,
+                  T *sum);
+};
+
+template <class T> struct KernelPair {
+    Kernels<T> real, complex;
 };
 
 struct KernelTable {
     const char *isa;
-    Kernels<double> f64[2]; // real, complex
-    Kernels<float> f32[2];
-    Kernels<double> single[2]; // one member, vectorised inside the ADO
+    KernelPair<double> f64[2]; // blocks of one register, and wide ones
+    KernelPair<float> f32[2];
+    KernelPair<double> single; // one member, vectorised inside the ADO
 };
 
-template <class T> const Kernels<T> *members_fastest(const KernelTable &table);
-template <> inline const Kernels<double> *members_fastest<double>(const KernelTable &table) {
-    return table.f64;
-}
-template <> inline const Kernels<float> *members_fastest<float>(const KernelTable &table) {
-    return table.f32;
-}
+constexpr int wide_up_to = 2; // levels
 
 extern const KernelTable kernels_generic, kernels_avx2, kernels_avx512;
 

@@ -18,7 +18,8 @@ template <class T> struct Engine<T>::Segment {
     const T *term(int64_t k) const { return k == 0 ? x : work[(k - 1) & 1]; }
 };
 
-// The last term with a weight other than zero: a block whose members have all finished costs nothing.
+// The last term with a weight other than zero: a block whose members have all finished costs
+// nothing.
 template <class T> int64_t Engine<T>::last_term(const Segment &s, int64_t block) const {
     const int64_t members = source_.program.n_members;
     const int64_t first = block * kernels_.lanes, count = single_ ? 1 : members_of(block);
@@ -75,17 +76,18 @@ void Engine<T>::finish_term(const Segment &s, int64_t block, int64_t k, const T 
 }
 
 // Term 0, and the zeros of the terms that are not run.
-template <class T>
-void Engine<T>::start_block(const Segment &s, int64_t block, T *memory) const {
+template <class T> void Engine<T>::start_block(const Segment &s, int64_t block, T *memory) const {
     const int64_t members = source_.program.n_members, at = block * block_stride();
     std::fill_n(memory, 2 * kernels_.lanes, T(0));
     kernels_.largest(s.x + at, owned_units(), memory, memory + kernels_.lanes);
     finish_term(s, block, 0, s.x, memory);
-    const int64_t first = single_ ? 0 : block * kernels_.lanes, count = single_ ? 1 : members_of(block);
+    const int64_t first = single_ ? 0 : block * kernels_.lanes,
+                  count = single_ ? 1 : members_of(block);
     for (int64_t k = last_term(s, block) + 1; k < s.terms; ++k) {
         std::fill_n(s.norms + k * members + first, count, 0.0);
         for (int64_t i = 0; i < s.probe.n; ++i)
-            std::fill_n(s.probed + ((k * s.probe.n + i) * members + first) * planes_, count * planes_, T(0));
+            std::fill_n(s.probed + ((k * s.probe.n + i) * members + first) * planes_,
+                        count * planes_, T(0));
     }
     if (last_term(s, block) == 0) {
         T *lanes = memory + 2 * kernels_.lanes;
@@ -95,8 +97,7 @@ void Engine<T>::start_block(const Segment &s, int64_t block, T *memory) const {
     }
 }
 
-template <class T>
-void Engine<T>::whole_block(const Segment &s, int64_t block, T *memory) const {
+template <class T> void Engine<T>::whole_block(const Segment &s, int64_t block, T *memory) const {
     T *lanes = memory + 2 * kernels_.lanes, *scratch = lanes + n_weights * unit();
     start_block(s, block, memory);
     Segment mine = s;
@@ -144,7 +145,8 @@ void Engine<T>::recur(const T *x, T *acc, T *work0, T *work1, const double *coef
                 Segment part = s;
                 part.terms = last_term(s, b) + 1;
                 if (k < part.terms)
-                    kernels_.rows(source_.program, step(part, b, k, weights, top, weights + n_weights * unit()),
+                    kernels_.rows(source_.program,
+                                  step(part, b, k, weights, top, weights + n_weights * unit()),
                                   first, std::min(n_rows, first + length));
             }
 #pragma omp for schedule(static)

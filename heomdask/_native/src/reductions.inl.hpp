@@ -11,63 +11,70 @@ using namespace heomdask;
 constexpr int max_arrays = 32; // of one combination
 
 template <class N>
-void combine(typename N::T *out, int n, const typename N::T *const *arrays,
-             const typename N::T *weights, const Mode *modes, int64_t units) {
-    N weight[max_arrays];
-    for (int i = 0; i < n; ++i)
-        weight[i] = N::load(weights + i * N::size);
-    for (int64_t u = 0; u < units; ++u) {
-        N t = N::zero();
-        for (int i = 0; i < n; ++i) {
-            if (modes[i] == none)
-                continue;
-            const N next = fma(weight[i], N::load(arrays[i] + u * N::size), t);
-            t = modes[i] == all ? next : select(nonzero(weight[i]), next, t);
+void combine(Scalar<N> *out, int n, const Scalar<N> *const *arrays, const Scalar<N> *weights,
+             const Mode *modes, int64_t units) {
+    for (int h = 0; h < N::width; h += N::lanes) {
+        N weight[max_arrays];
+        for (int i = 0; i < n; ++i)
+            weight[i] = N::load(weights + i * N::size + h);
+        for (int64_t at = h; at < units * N::size; at += N::size) {
+            N t = N::zero();
+            for (int i = 0; i < n; ++i) {
+                if (modes[i] == none)
+                    continue;
+                const N next = fma(weight[i], N::load(arrays[i] + at), t);
+                t = modes[i] == all ? next : select(nonzero(weight[i]), next, t);
+            }
+            t.store(out + at);
         }
-        t.store(out + u * N::size);
     }
 }
 
 template <class N>
-void dots(const typename N::T *x, const typename N::T *y, int64_t units, typename N::T *result) {
-    N sum = N::zero();
-    for (int64_t u = 0; u < units; ++u)
-        sum = dot(N::load(x + u * N::size), N::load(y + u * N::size), sum);
-    sum.store(result);
-}
-
-template <class N>
-void largest(const typename N::T *x, int64_t units, typename N::T *top, typename N::T *sum) {
-    auto t = N::vec::load(top), s = N::vec::load(sum);
-    for (int64_t u = 0; u < units; ++u) {
-        const auto size = rank(N::load(x + u * N::size));
-        t = max(t, size);
-        s = add(s, size);
+void dots(const Scalar<N> *x, const Scalar<N> *y, int64_t units, Scalar<N> *result) {
+    for (int h = 0; h < N::width; h += N::lanes) {
+        N sum = N::zero();
+        for (int64_t at = h; at < units * N::size; at += N::size)
+            sum = dot(N::load(x + at), N::load(y + at), sum);
+        sum.store(result + h);
     }
-    t.store(top);
-    s.store(sum);
+}
+
+template <class N> void largest(const Scalar<N> *x, int64_t units, Scalar<N> *top, Scalar<N> *sum) {
+    for (int h = 0; h < N::width; h += N::lanes) {
+        auto t = N::vec::load(top + h), s = N::vec::load(sum + h);
+        for (int64_t at = h; at < units * N::size; at += N::size) {
+            const auto size = rank(N::load(x + at));
+            t = max(t, size);
+            s = add(s, size);
+        }
+        t.store(top + h);
+        s.store(sum + h);
+    }
 }
 
 template <class N>
-void error(const typename N::T *e, const typename N::T *x, const typename N::T *y, int64_t units,
-           typename N::T atol, typename N::T rtol, typename N::T *top, typename N::T *sum) {
+void error(const Scalar<N> *e, const Scalar<N> *x, const Scalar<N> *y, int64_t units,
+           Scalar<N> atol, Scalar<N> rtol, Scalar<N> *top, Scalar<N> *sum) {
     using V = typename N::vec;
-    auto t = V::load(top), s = V::load(sum);
-    for (int64_t u = 0; u < units; ++u) {
-        const int64_t at = u * N::size;
-        const auto scale = max(modulus(N::load(x + at)), modulus(N::load(y + at)));
-        const auto size = div(modulus(N::load(e + at)), fma(V::set1(rtol), scale, V::set1(atol)));
-        t = max(t, size);
-        s = add(s, size);
+    for (int h = 0; h < N::width; h += N::lanes) {
+        auto t = V::load(top + h), s = V::load(sum + h);
+        for (int64_t at = h; at < units * N::size; at += N::size) {
+            const auto scale = max(modulus(N::load(x + at)), modulus(N::load(y + at)));
+            const auto size =
+                div(modulus(N::load(e + at)), fma(V::set1(rtol), scale, V::set1(atol)));
+            t = max(t, size);
+            s = add(s, size);
+        }
+        t.store(top + h);
+        s.store(sum + h);
     }
-    t.store(top);
-    s.store(sum);
 }
 
 template <class N>
-constexpr Kernels<typename N::T>
-table_of(void (*rows)(const Program &, const Step<typename N::T> &, int64_t, int64_t)) {
-    return {N::vec::lanes, rows, combine<N>, dots<N>, largest<N>, error<N>};
+constexpr Kernels<Scalar<N>> table_of(void (*rows)(const Program &, const Step<Scalar<N>> &,
+                                                   int64_t, int64_t)) {
+    return {N::width, rows, combine<N>, dots<N>, largest<N>, error<N>};
 }
 
 } // namespace

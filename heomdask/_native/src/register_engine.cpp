@@ -26,7 +26,9 @@ using Doubles = Array<const double>;
 using Contribution = std::tuple<int, Ints, Doubles>; // name, rows of the table, values
 // left, right, left_t, right_t, full; sandwiches (n, 3); entries: out, start, in, value
 using SuperArrays = std::tuple<std::vector<int>, Ints, Ints, Ints, Ints, Ints>;
-using GroupArrays = std::tuple<Longs, Ints, Ints, SuperArrays>; // start, links (n, 2), elements
+// start, links (n, 2), first coefficient, cross (3,) or empty, runs (n, 6), elements read,
+// superoperator
+using GroupArrays = std::tuple<Longs, Ints, int, Ints, Ints, Ints, SuperArrays>;
 
 void require(bool condition, const char *message) {
     if (!condition)
@@ -51,9 +53,23 @@ Super super_of(const SuperArrays &a, std::vector<Sandwich> &sandwiches) {
     s.left = offsets[0], s.right = offsets[1], s.left_t = offsets[2], s.right_t = offsets[3];
     s.full = offsets[4];
     for (size_t i = 0; i < two_sided.size() / 3; ++i)
-        sandwiches.push_back({two_sided.data()[3 * i], two_sided.data()[3 * i + 1], two_sided.data()[3 * i + 2]});
+        sandwiches.push_back(
+            {two_sided.data()[3 * i], two_sided.data()[3 * i + 1], two_sided.data()[3 * i + 2]});
     s.entries = {static_cast<int>(out.size()), out.data(), start.data(), in.data(), value.data()};
     return s;
+}
+
+Pair pair_of(const Group &g, int d) {
+    if (d != 2 || g.n_run != 1 || g.run->n != 2)
+        return Pair::other;
+    const Run &r = *g.run;
+    if (r.in == 0 && r.din == 3 && r.out == 0 && r.dout == 3)
+        return Pair::diagonal;
+    if (r.out != 1 || r.dout != 1)
+        return Pair::other;
+    return r.in == 1 && r.din == 1    ? Pair::across
+           : r.in == 2 && r.din == -1 ? Pair::swapped
+                                      : Pair::other;
 }
 
 template <class T>
@@ -62,7 +78,8 @@ void construct(Bound<T> *self, std::tuple<int, int64_t, int64_t, int64_t, bool, 
                std::optional<Doubles> diagonal, SuperArrays local, bool has_local,
                std::vector<GroupArrays> groups, std::vector<Contribution> named,
                std::vector<std::tuple<int, Doubles>> named_diagonal) {
-    new (self) Bound<T>{std::move(groups), std::move(local), std::move(named), {}, 0, 0, 0, 0, 1, 0};
+    new (self)
+        Bound<T>{std::move(groups), std::move(local), std::move(named), {}, 0, 0, 0, 0, 1, 0};
     Source source;
     Program &p = source.program;
     std::tie(p.d, p.n_rows, p.n_cols, p.n_members, p.is_complex, source.n_names) = shape;
@@ -72,25 +89,33 @@ void construct(Bound<T> *self, std::tuple<int, int64_t, int64_t, int64_t, bool, 
     p.n_table = static_cast<int64_t>(table.size()) / per_row;
     source.table = table.data();
     if (diagonal) {
-        require(static_cast<int64_t>(diagonal->size()) == p.n_rows * per_row, "diagonal: wrong size");
+        require(static_cast<int64_t>(diagonal->size()) == p.n_rows * per_row,
+                "diagonal: wrong size");
         source.diagonal = diagonal->data();
     }
     source.sandwiches.resize(self->groups.size() + 1);
     p.local = super_of(self->local, source.sandwiches[0]);
     p.has_local = has_local;
     for (size_t g = 0; g < self->groups.size(); ++g) {
-        const auto &[start, links, in, super] = self->groups[g];
+        const auto &[start, links, first, cross, runs, in, super] = self->groups[g];
         require(static_cast<int64_t>(start.size()) == p.n_rows + 1, "group: wrong number of rows");
-        require(static_cast<int64_t>(links.size()) == 2 * start.data()[p.n_rows], "group: wrong links");
+        require(static_cast<int64_t>(links.size()) == 2 * start.data()[p.n_rows],
+                "group: wrong links");
         Group group;
-        group.start = start.data();
-        group.link = reinterpret_cast<const Link *>(links.data());
+        source.links.push_back({start.data(), reinterpret_cast<const Link *>(links.data()), first});
+        if (cross.size() == 3)
+            group.cross = cross.data()[0], group.cross_swapped = cross.data()[1],
+            group.cross_value = cross.data()[2];
+        group.n_run = static_cast<int>(runs.size() / 6);
+        group.run = reinterpret_cast<const Run *>(runs.data());
+        group.pair = pair_of(group, p.d);
         group.n_in = static_cast<int>(in.size()), group.in = in.data();
         group.super = super_of(super, source.sandwiches[g + 1]);
         source.groups.push_back(group);
     }
     for (const auto &[name, rows, values] : self->named)
-        source.named.push_back({name, rows.data(), static_cast<int64_t>(rows.size()), values.data()});
+        source.named.push_back(
+            {name, rows.data(), static_cast<int64_t>(rows.size()), values.data()});
     std::vector<Doubles> kept;
     for (const auto &[name, values] : named_diagonal) {
         source.named_diagonal.push_back({name, nullptr, p.n_rows, values.data()});
@@ -106,16 +131,18 @@ template <class T> T *state(const Bound<T> &b, const Array<T> &x) {
     return x.data();
 }
 
-template <class T> Elements elements(const Bound<T> &b, const Longs &ado, const Longs &row, const Longs &col) {
+template <class T>
+Elements elements(const Bound<T> &b, const Longs &ado, const Longs &row, const Longs &col) {
     require(ado.size() == row.size() && row.size() == col.size(), "selection: three equal lengths");
     for (size_t i = 0; i < ado.size(); ++i)
-        require(ado.data()[i] >= 0 && ado.data()[i] < b.n_cols && row.data()[i] >= 0 && row.data()[i] < b.d &&
-                    col.data()[i] >= 0 && col.data()[i] < b.d,
+        require(ado.data()[i] >= 0 && ado.data()[i] < b.n_cols && row.data()[i] >= 0 &&
+                    row.data()[i] < b.d && col.data()[i] >= 0 && col.data()[i] < b.d,
                 "selection: an element outside the state");
     return {static_cast<int64_t>(ado.size()), ado.data(), row.data(), col.data()};
 }
 
-template <class T> std::vector<const T *> states(const Bound<T> &b, const std::vector<Array<T>> &xs) {
+template <class T>
+std::vector<const T *> states(const Bound<T> &b, const std::vector<Array<T>> &xs) {
     std::vector<const T *> result;
     for (const Array<T> &x : xs)
         result.push_back(state(b, x));
@@ -123,10 +150,12 @@ template <class T> std::vector<const T *> states(const Bound<T> &b, const std::v
 }
 
 template <class T>
-void apply(const Bound<T> &b, Array<T> x, Array<T> out, std::optional<Array<T>> acc, Doubles weights,
-           std::optional<Doubles> scalars, int64_t begin, int64_t end) {
-    require(static_cast<int64_t>(weights.size()) == n_weights * b.members * b.planes, "weights: wrong size");
-    require(b.names == 0 || (scalars && static_cast<int64_t>(scalars->size()) == b.names * b.members),
+void apply(const Bound<T> &b, Array<T> x, Array<T> out, std::optional<Array<T>> acc,
+           Doubles weights, std::optional<Doubles> scalars, int64_t begin, int64_t end) {
+    require(static_cast<int64_t>(weights.size()) == n_weights * b.members * b.planes,
+            "weights: wrong size");
+    require(b.names == 0 ||
+                (scalars && static_cast<int64_t>(scalars->size()) == b.names * b.members),
             "scalars: wrong size");
     require(begin >= 0 && end <= b.n_rows, "rows: outside the plan");
     T *to = state(b, out), *sum = acc ? state(b, *acc) : nullptr;
@@ -137,12 +166,14 @@ void apply(const Bound<T> &b, Array<T> x, Array<T> out, std::optional<Array<T>> 
 }
 
 template <class T>
-void recur(const Bound<T> &b, Array<T> x, Array<T> acc, Array<T> work0, Array<T> work1, Doubles coeffs,
-           Longs ado, Longs row, Longs col, Array<T> probed, Array<double> norms) {
+void recur(const Bound<T> &b, Array<T> x, Array<T> acc, Array<T> work0, Array<T> work1,
+           Doubles coeffs, Longs ado, Longs row, Longs col, Array<T> probed, Array<double> norms) {
     const int64_t terms = static_cast<int64_t>(norms.size()) / b.members;
-    require(static_cast<int64_t>(coeffs.size()) == terms * 4 * b.members * b.planes, "coeffs: wrong size");
+    require(static_cast<int64_t>(coeffs.size()) == terms * 4 * b.members * b.planes,
+            "coeffs: wrong size");
     const Elements probe = elements(b, ado, row, col);
-    require(static_cast<int64_t>(probed.size()) == terms * probe.n * b.members * b.planes, "probed: wrong size");
+    require(static_cast<int64_t>(probed.size()) == terms * probe.n * b.members * b.planes,
+            "probed: wrong size");
     const T *from = state(b, x);
     T *sum = state(b, acc), *w0 = state(b, work0), *w1 = state(b, work1);
     nb::gil_scoped_release release;
@@ -215,8 +246,8 @@ template <class T> void bind(nb::module_ &m, const char *name) {
         .def("fetch", &fetch<T>)
         .def("pack", &pack<T>)
         .def("unpack", &unpack<T>)
-        .def("apply", &apply<T>, nb::arg("x"), nb::arg("out"), nb::arg("acc").none(), nb::arg("weights"),
-             nb::arg("scalars").none(), nb::arg("begin"), nb::arg("end"))
+        .def("apply", &apply<T>, nb::arg("x"), nb::arg("out"), nb::arg("acc").none(),
+             nb::arg("weights"), nb::arg("scalars").none(), nb::arg("begin"), nb::arg("end"))
         .def("recur", &recur<T>)
         .def("combine", &combine<T>)
         .def("dots", &dots<T>)

@@ -11,6 +11,7 @@
 namespace {
 
 #define HD_INLINE inline __attribute__((always_inline))
+#define HD_LAMBDA __attribute__((always_inline))
 
 // ---- 256 bits: AVX2 with FMA, or what the compiler makes of a generic vector -------------------
 #if defined(__AVX2__)
@@ -34,6 +35,19 @@ HD_INLINE F64x4 abs(F64x4 a) { return {_mm256_andnot_pd(_mm256_set1_pd(-0.0), a.
 HD_INLINE __m256d nonzero(F64x4 a) { return _mm256_cmp_pd(a.v, _mm256_setzero_pd(), _CMP_NEQ_UQ); }
 HD_INLINE __m256d either(__m256d a, __m256d b) { return _mm256_or_pd(a, b); }
 HD_INLINE F64x4 select(__m256d m, F64x4 a, F64x4 b) { return {_mm256_blendv_pd(b.v, a.v, m)}; }
+
+HD_INLINE F64x4 of4(double a, double b, double c, double d) { return {_mm256_set_pd(d, c, b, a)}; }
+// Element i from element i ^ P.
+template <int P> HD_INLINE F64x4 exchanged(F64x4 a) {
+    constexpr int order = (0 ^ P) | (1 ^ P) << 2 | (2 ^ P) << 4 | (3 ^ P) << 6;
+    return {P ? _mm256_permute4x64_pd(a.v, order) : a.v};
+}
+HD_INLINE void transpose(F64x4 &a, F64x4 &b, F64x4 &c, F64x4 &d) {
+    const __m256d p = _mm256_unpacklo_pd(a.v, b.v), q = _mm256_unpackhi_pd(a.v, b.v);
+    const __m256d r = _mm256_unpacklo_pd(c.v, d.v), s = _mm256_unpackhi_pd(c.v, d.v);
+    a.v = _mm256_permute2f128_pd(p, r, 0x20), b.v = _mm256_permute2f128_pd(q, s, 0x20);
+    c.v = _mm256_permute2f128_pd(p, r, 0x31), d.v = _mm256_permute2f128_pd(q, s, 0x31);
+}
 
 struct F32x8 {
     using scalar = float;
@@ -94,6 +108,15 @@ HD_GENERIC G<S, I, N> select(typename G<S, I, N>::mask m, G<S, I, N> a, G<S, I, 
 #undef HD_GENERIC
 using F64x4 = Generic<double, int64_t, 4>;
 using F32x8 = Generic<float, int32_t, 8>;
+HD_INLINE F64x4 of4(double a, double b, double c, double d) { return {F64x4::vector{a, b, c, d}}; }
+template <int P> HD_INLINE F64x4 exchanged(F64x4 a) {
+    return of4(a.v[0 ^ P], a.v[1 ^ P], a.v[2 ^ P], a.v[3 ^ P]);
+}
+HD_INLINE void transpose(F64x4 &a, F64x4 &b, F64x4 &c, F64x4 &d) {
+    const F64x4 p = a, q = b, r = c, s = d;
+    a = of4(p.v[0], q.v[0], r.v[0], s.v[0]), b = of4(p.v[1], q.v[1], r.v[1], s.v[1]);
+    c = of4(p.v[2], q.v[2], r.v[2], s.v[2]), d = of4(p.v[3], q.v[3], r.v[3], s.v[3]);
+}
 
 #endif
 

@@ -1,0 +1,89 @@
+// What becomes of y = G x: out = a y + b x + c old, acc (+)= wx x + w out, largest elements of out.
+#pragma once
+#include "number.hpp"
+#include "program.hpp"
+
+namespace {
+
+using namespace heomdask;
+
+template <class N> HD_INLINE N weight(const Step<Scalar<N>> &s, Weight which, int h) {
+    return N::load(s.weights + which * N::size + h);
+}
+
+// Any mixture of zero and other weights: a weight of zero leaves the member untouched. Part h of
+// the block, n units; pointers are to that part.
+template <class N>
+void epilogue_masked(const Step<Scalar<N>> &s, int h, const Scalar<N> *y, const Scalar<N> *x,
+                     const Scalar<N> *old, Scalar<N> *out, Scalar<N> *acc, int n) {
+    auto top = s.top ? N::vec::load(s.top + h) : N::zero().re,
+         sum = s.top ? N::vec::load(s.sum + h) : top;
+    const auto add_weighted = [&](Weight which, const Scalar<N> *from, N to) HD_LAMBDA {
+        if (s.mode[which] == none)
+            return to;
+        const N w = weight<N>(s, which, h);
+        return select(nonzero(w), fma(w, N::load(from), to), to);
+    };
+    for (int e = 0; e < n; ++e) {
+        const int64_t at = int64_t{e} * N::size;
+        N t = add_weighted(A, y + at, N::zero());
+        t = add_weighted(B, x + at, t);
+        t = add_weighted(C, old + at, t);
+        if (s.accumulate != Acc::off) {
+            N total = s.accumulate == Acc::init_both ? N::zero() : N::load(acc + at);
+            if (s.accumulate != Acc::add)
+                total = add_weighted(WX, x + at, total);
+            t.store(out + at);
+            add_weighted(W, out + at, total).store(acc + at);
+        } else {
+            t.store(out + at);
+        }
+        top = max(top, rank(t));
+        sum = add(sum, rank(t));
+    }
+    if (s.top)
+        top.store(s.top + h), sum.store(s.sum + h);
+}
+
+// The common case: every weight of every member in use is other than zero. Norm: whether the
+// largest element is wanted.
+template <class N, bool HasB, bool HasC, Acc ACC, bool Norm>
+void epilogue(const Step<Scalar<N>> &s, int h, const Scalar<N> *y, const Scalar<N> *x,
+              const Scalar<N> *old, Scalar<N> *out, Scalar<N> *acc, int n) {
+    using V = typename N::vec;
+    const N a = weight<N>(s, A, h), b = weight<N>(s, B, h), c = weight<N>(s, C, h);
+    const N wx = weight<N>(s, WX, h), w = weight<N>(s, W, h);
+    const auto one = [&](int e, V &highest, V &total) HD_LAMBDA {
+        const int64_t at = int64_t{e} * N::size;
+        N t = fma(a, N::load(y + at), N::zero());
+        if constexpr (HasB)
+            t = fma(b, N::load(x + at), t);
+        if constexpr (HasC)
+            t = fma(c, N::load(old + at), t);
+        t.store(out + at);
+        if constexpr (ACC != Acc::off) {
+            N more = ACC == Acc::init_both ? N::zero() : N::load(acc + at);
+            if constexpr (ACC != Acc::add)
+                more = fma(wx, N::load(x + at), more);
+            fma(w, t, more).store(acc + at);
+        }
+        if constexpr (Norm) {
+            const V size = rank(t);
+            highest = max(highest, size);
+            total = add(total, size);
+        }
+    };
+    V top0 = Norm ? V::load(s.top + h) : V::set1(0), sum0 = Norm ? V::load(s.sum + h) : V::set1(0);
+    V top1 = top0, top2 = top0, sum1 = V::set1(0), sum2 = sum1; // three chains
+    int e = 0;
+    for (; e + 3 <= n; e += 3)
+        one(e, top0, sum0), one(e + 1, top1, sum1), one(e + 2, top2, sum2);
+    for (; e < n; ++e)
+        one(e, top0, sum0);
+    if constexpr (Norm) {
+        max(top0, max(top1, top2)).store(s.top + h);
+        add(sum0, add(sum1, sum2)).store(s.sum + h);
+    }
+}
+
+} // namespace

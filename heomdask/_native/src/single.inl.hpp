@@ -1,0 +1,446 @@
+// The kernels for one system, vectorised inside the ADO, four elements to a register. Two levels:
+// an ADO is one register. More: rows of d elements, padded with zeros to whole registers; what is
+// to be transposed is summed as rows of u, and added to y at the end. Operators are copied to that
+// form first. The epilogue is that of the batches.
+#pragma once
+#include "epilogue.inl.hpp"
+#include "kernels.inl.hpp"
+
+namespace {
+
+using namespace heomdask;
+
+// One number of a table (or of a state, whose imaginary parts lie `im` further) in all lanes.
+template <class V, int R> HD_INLINE void broadcast(const double *p, int64_t, Re<V, R> &to) {
+    to.re = V::set1(p[0]);
+}
+template <class V, int R> HD_INLINE void broadcast(const double *p, int64_t im, Cx<V, R> &to) {
+    to.re = V::set1(p[0]), to.im = V::set1(p[im]);
+}
+template <class N> HD_INLINE N spread(const double *p, int64_t im = 1) {
+    N all;
+    broadcast(p, im, all);
+    return all;
+}
+
+template <int P, class V, int R> HD_INLINE Re<V, R> exchanged(Re<V, R> a) {
+    return {exchanged<P>(a.re)};
+}
+template <int P, class V, int R> HD_INLINE Cx<V, R> exchanged(Cx<V, R> a) {
+    return {exchanged<P>(a.re), exchanged<P>(a.im)};
+}
+template <class V, int R> HD_INLINE void transpose(Re<V, R> *a) {
+    transpose(a[0].re, a[1].re, a[2].re, a[3].re);
+}
+template <class V, int R> HD_INLINE void transpose(Cx<V, R> *a) {
+    transpose(a[0].re, a[1].re, a[2].re, a[3].re);
+    transpose(a[0].im, a[1].im, a[2].im, a[3].im);
+}
+
+constexpr int quad = 4; // elements of a register
+
+// ---- operators in the form of ADOs
+// ---------------------------------------------------------------
+
+// Where element (i, j) lies in an ADO of rows of R registers; its imaginary part, `quad` further.
+template <class N> HD_INLINE int64_t place(int i, int j, int R) {
+    return (int64_t{i} * R + j / quad) * N::size + j % quad;
+}
+
+template <class N> HD_INLINE void set(double *to, const double *from, bool sum) {
+    to[0] = sum ? to[0] + from[0] : from[0];
+    if constexpr (N::is_complex)
+        to[quad] = sum ? to[quad] + from[1] : from[1];
+}
+
+template <class N> constexpr int planes = N::is_complex ? 2 : 1;
+
+template <class N> void clear(double *a, int64_t units) {
+    for (int64_t u = 0; u < units; ++u)
+        N::zero().store(a + u * N::size);
+}
+
+template <class N> struct Matrix { // (d, d): padded rows, and the table's scalars for broadcasts
+    const double *rows = nullptr, *scalars = nullptr;
+};
+
+template <class N>
+Matrix<N> copied(const double *table, int32_t offset, int d, int R, double *&memory) {
+    if (offset < 0)
+        return {};
+    Matrix<N> m{memory, table + int64_t{offset} * planes<N>};
+    clear<N>(memory, int64_t{d} * R);
+    for (int i = 0; i < d; ++i)
+        for (int j = 0; j < d; ++j)
+            set<N>(memory + place<N>(i, j, R), m.scalars + (i * d + j) * planes<N>, false);
+    memory += int64_t{d} * R * N::size;
+    return m;
+}
+
+// y += L x + x R on M registers of B rows.
+template <class N, int B, int M>
+HD_INLINE void rows_of_products(const Matrix<N> &left, const Matrix<N> &right, const double *x,
+                                int d, int R, int i0, int c0, double *y) {
+    N sum[B][M];
+    for (int i = 0; i < B; ++i)
+        for (int c = 0; c < M; ++c)
+            sum[i][c] = N::load(y + ((i0 + i) * R + c0 + c) * N::size);
+    const auto add_row = [&](int i, N factor, const double *row) HD_LAMBDA {
+        for (int c = 0; c < M; ++c)
+            sum[i][c] = fma(factor, N::load(row + c * N::size), sum[i][c]);
+    };
+    if (left.scalars)
+        for (int k = 0; k < d; ++k)
+            for (int i = 0; i < B; ++i)
+                add_row(i, spread<N>(left.scalars + ((i0 + i) * d + k) * planes<N>),
+                        x + (k * R + c0) * N::size);
+    if (right.rows)
+        for (int k = 0; k < d; ++k)
+            for (int i = 0; i < B; ++i)
+                add_row(i, spread<N>(x + place<N>(i0 + i, k, R), quad),
+                        right.rows + (k * R + c0) * N::size);
+    for (int i = 0; i < B; ++i)
+        for (int c = 0; c < M; ++c)
+            sum[i][c].store(y + ((i0 + i) * R + c0 + c) * N::size);
+}
+
+// Blocks of rows of a size known to the compiler, as even as they can be.
+template <class N, int D, int I = 0>
+HD_INLINE void blocks(const Matrix<N> &left, const Matrix<N> &right, const double *x, double *y) {
+    constexpr int R = (D + quad - 1) / quad, n = (D + 3) / 4, i0 = D * I / n, i1 = D * (I + 1) / n;
+    rows_of_products<N, i1 - i0, R>(left, right, x, D, R, i0, 0, y);
+    if constexpr (I + 1 < n)
+        blocks<N, D, I + 1>(left, right, x, y);
+}
+
+template <class N, int D>
+void products(const Matrix<N> &left, const Matrix<N> &right, const double *x, int d, int R,
+              double *y) {
+    if (!left.scalars && !right.rows)
+        return;
+    if constexpr (D != 0)
+        return blocks<N, D>(left, right, x, y);
+    for (int c = 0; c < R; ++c) {
+        int i = 0;
+        for (; i + 4 <= d; i += 4)
+            rows_of_products<N, 4, 1>(left, right, x, d, R, i, c, y);
+        for (; i < d; ++i)
+            rows_of_products<N, 1, 1>(left, right, x, d, R, i, c, y);
+    }
+}
+
+// A superoperator: products, element by element (v: to y, w: to u), and scattered entries.
+template <class N> struct Prepared {
+    Matrix<N> left, right, left_t, right_t;
+    const double *v = nullptr, *w = nullptr;
+    const Super *scattered = nullptr; // if there are entries of another kind
+};
+
+template <class N>
+Prepared<N> prepare(const Super &s, const double *table, int d, int R, double *&memory) {
+    Prepared<N> p;
+    p.left = copied<N>(table, s.left, d, R, memory),
+    p.right = copied<N>(table, s.right, d, R, memory);
+    p.left_t = copied<N>(table, s.left_t, d, R, memory);
+    p.right_t = copied<N>(table, s.right_t, d, R, memory);
+    const int64_t ado = int64_t{d} * R * N::size;
+    double *v = memory, *w = memory + ado;
+    clear<N>(v, 2 * int64_t{d} * R);
+    memory += 2 * ado;
+    for (int o = 0; o < s.entries.n_out; ++o)
+        for (int e = s.entries.start[o]; e < s.entries.start[o + 1]; ++e) {
+            const int out = s.entries.out[o], in = s.entries.in[e];
+            const double *value = table + int64_t{s.entries.value[e]} * planes<N>;
+            if (in == out)
+                set<N>(v + place<N>(in / d, in % d, R), value, true), p.v = v;
+            else if (in == out % d * d + out / d)
+                set<N>(w + place<N>(in / d, in % d, R), value, true), p.w = w;
+            else
+                p.scattered = &s;
+        }
+    return p;
+}
+
+template <class N>
+void scatter(const Super &s, const double *table, const double *x, int d, int R, double *y) {
+    for (int o = 0; o < s.entries.n_out; ++o)
+        for (int e = s.entries.start[o]; e < s.entries.start[o + 1]; ++e) {
+            const int out = s.entries.out[o], in = s.entries.in[e];
+            if (in == out || in == out % d * d + out / d)
+                continue;
+            const double *v = table + int64_t{s.entries.value[e]} * planes<N>;
+            const double *from = x + place<N>(in / d, in % d, R);
+            double *to = y + place<N>(out / d, out % d, R);
+            if constexpr (N::is_complex) {
+                to[0] += v[0] * from[0] - v[1] * from[quad];
+                to[quad] += v[0] * from[quad] + v[1] * from[0];
+            } else {
+                to[0] += v[0] * from[0];
+            }
+        }
+}
+
+template <class N, int D>
+void act(const Prepared<N> &p, const double *table, const double *x, int d, int R, double *y,
+         double *u) {
+    products<N, D>(p.left, p.right, x, d, R, y);
+    products<N, D>(p.left_t, p.right_t, x, d, R, u);
+    for (int64_t at = 0; at < int64_t{d} * R * N::size; at += N::size) {
+        if (p.v)
+            fma(N::load(p.v + at), N::load(x + at), N::load(y + at)).store(y + at);
+        if (p.w)
+            fma(N::load(p.w + at), N::load(x + at), N::load(u + at)).store(u + at);
+    }
+    if (p.scattered)
+        scatter<N>(*p.scattered, table, x, d, R, y);
+}
+
+// y += u^T, in squares of 4 x 4; rows beyond d are none.
+template <class N> HD_INLINE void add_transposed(const double *u, int d, int R, double *y) {
+    for (int i = 0; i < R; ++i)
+        for (int j = 0; j < R; ++j) {
+            N square[quad];
+            for (int k = 0; k < quad; ++k) {
+                const int row = j * quad + k;
+                square[k] = row < d ? N::load(u + (int64_t{row} * R + i) * N::size) : N::zero();
+            }
+            transpose(square);
+            for (int k = 0; k < quad && i * quad + k < d; ++k) {
+                double *to = y + (int64_t{i * quad + k} * R + j) * N::size;
+                add(square[k], N::load(to)).store(to);
+            }
+        }
+}
+
+// ---- rows
+// ----------------------------------------------------------------------------------------
+
+// Column `col` of an ADO as R registers of elements; n of the last are there.
+template <class N> HD_INLINE N column(const double *x, int first, int d, int R) {
+    const auto at = [&](int k, int plane) HD_LAMBDA {
+        return first + k < d ? x[int64_t{first + k} * R * N::size + plane * quad] : 0.0;
+    };
+    N c;
+    c.re = of4(at(0, 0), at(1, 0), at(2, 0), at(3, 0));
+    if constexpr (N::is_complex)
+        c.im = of4(at(0, 1), at(1, 1), at(2, 1), at(3, 1));
+    return c;
+}
+
+// A coupling to one site: its row and its column of the neighbours, see `cross` in links.inl.hpp.
+template <class N, int D>
+HD_INLINE void single_cross(const Group &g, const double *value, const Link *link, const Link *end,
+                            const double *table, const double *x, int runtime_d, double *y,
+                            double *u) {
+    const int d = D ? D : runtime_d, R = (d + quad - 1) / quad;
+    const int64_t ado = int64_t{d} * R * N::size, row = int64_t{g.cross} * R * N::size;
+    const int64_t col = place<N>(0, g.cross, R);
+    double *from_row = (g.cross_swapped ? u : y) + row, *from_col = (g.cross_swapped ? y : u) + row;
+    constexpr int M = D ? (D + quad - 1) / quad : 1; // registers at a time
+    for (int c = 0; c < R; c += M) {
+        N w[M], z[M];
+        for (int k = 0; k < M; ++k)
+            w[k] = N::zero(), z[k] = N::zero();
+        for (const Link *l = link; l != end; ++l) {
+            const N coef = spread<N>(table + int64_t{l->coef} * planes<N>);
+            const double *from = x + l->col * ado;
+            for (int k = 0; k < M; ++k) {
+                w[k] = fma(coef, N::load(from + row + (c + k) * N::size), w[k]);
+                z[k] = fma(coef, column<N>(from + col, (c + k) * quad, d, R), z[k]);
+            }
+        }
+        for (int k = 0; k < M; ++k) {
+            const int64_t at = (c + k) * N::size;
+            fma(N::load(value + at), w[k], N::load(from_row + at)).store(from_row + at);
+            fma(N::load(value + R * N::size + at), z[k], N::load(from_col + at))
+                .store(from_col + at);
+        }
+    }
+}
+
+// The operators of every group, each in its own part of the memory.
+template <class N>
+const Prepared<N> *prepare_groups(const Program &p, const double *table, int R, double *memory) {
+    const int64_t ado = int64_t{p.d} * R * N::size;
+    auto *all = reinterpret_cast<Prepared<N> *>(memory + p.n_group * (single_operators - 1) * ado);
+    for (int g = 0; g < p.n_group; ++g) {
+        const Group &group = p.group[g];
+        double *own = memory + g * (single_operators - 1) * ado;
+        if (group.cross < 0) {
+            all[g] = prepare<N>(group.super, table, p.d, R, own);
+            continue;
+        }
+        all[g] = {};
+        all[g].v = own;
+        clear<N>(own, 2 * R);
+        for (int k = 0; k < 2 * p.d; ++k)
+            set<N>(own + place<N>(k / p.d, k % p.d, R),
+                   table + (int64_t{group.cross_value} + k) * planes<N>, false);
+    }
+    return all;
+}
+
+template <class N, int D>
+void single_many(const Program &p, const Step<double> &s, int64_t begin, int64_t end) {
+    const int d = D ? D : p.d, R = (d + quad - 1) / quad;
+    const int64_t ado = int64_t{d} * R * N::size;
+    double *y = s.scratch, *u = y + ado, *w = u + ado, *memory = w + ado;
+    const Prepared<N> local = prepare<N>(p.local, s.table, d, R, memory);
+    const double *sandwiches = memory;
+    for (int k = 0; k < p.local.n_sandwich; ++k)
+        copied<N>(s.table, p.local.sandwich[k].right, d, R, memory);
+    const Prepared<N> *prepared = prepare_groups<N>(p, s.table, R, memory);
+    const Epilogue<N> finish = epilogue_for<N>(s);
+    for (int64_t r = begin; r < end; ++r) {
+        const int64_t at = r * ado;
+        if (s.mode[A] != none) {
+            const N rate = p.has_diagonal ? spread<N>(s.diagonal + r * planes<N>) : N::zero();
+            for (int64_t e = 0; e < ado; e += N::size) {
+                fma(rate, N::load(s.x + at + e), N::zero()).store(y + e);
+                N::zero().store(u + e);
+            }
+            if (p.has_local)
+                act<N, D>(local, s.table, s.x + at, d, R, y, u);
+            for (int k = 0; k < p.local.n_sandwich; ++k) {
+                const Sandwich &both = p.local.sandwich[k];
+                clear<N>(w, int64_t{d} * R);
+                products<N, D>({w, s.table + int64_t{both.left} * planes<N>}, {}, s.x + at, d, R,
+                               w);
+                products<N, D>({}, {sandwiches + k * ado, nullptr}, w, d, R,
+                               both.transposed ? u : y);
+            }
+            const Link *link = p.link + p.link_start[r], *last = link;
+            for (const Visit *v = p.visit + p.visit_start[r]; v != p.visit + p.visit_start[r + 1];
+                 ++v, link = last) {
+                const Group &group = p.group[v->group];
+                const Prepared<N> &own = prepared[v->group];
+                last = link + v->n;
+                if (group.cross >= 0) {
+                    single_cross<N, D>(group, own.v, link, last, s.table, s.x, d, y, u);
+                    continue;
+                }
+                for (int64_t e = 0; e < ado; e += N::size) {
+                    N sum = N::zero();
+                    for (const Link *l = link; l != last; ++l)
+                        sum = fma(spread<N>(s.table + int64_t{l->coef} * planes<N>),
+                                  N::load(s.x + l->col * ado + e), sum);
+                    sum.store(w + e);
+                }
+                act<N, D>(own, s.table, w, d, R, y, u);
+            }
+            add_transposed<N>(u, d, R, y);
+        }
+        finish(s, 0, y, s.x + at, s.old + at, s.out + at, s.acc + at, d * R);
+    }
+}
+
+// ---- two levels (or one)
+// -------------------------------------------------------------------------
+
+// S as four registers of factors: element o of y takes v[p][o] times element o ^ p of x.
+template <class N> struct Four {
+    N v[quad];
+    bool on[quad];
+};
+
+template <class N> Four<N> four(const Super &s, const double *table, int d) {
+    constexpr int C = planes<N>;
+    double dense[quad * quad][2] = {};
+    const auto add_to = [&](int out, int in, int32_t row) {
+        for (int c = 0; c < C; ++c)
+            dense[out * quad + in][c] += table[int64_t{row} * C + c];
+    };
+    for (int o = 0; o < s.entries.n_out; ++o)
+        for (int e = s.entries.start[o]; e < s.entries.start[o + 1]; ++e)
+            add_to(s.entries.out[o], s.entries.in[e], s.entries.value[e]);
+    for (int i = 0; i < d * d * d * d && s.full >= 0; ++i)
+        add_to(i / (d * d), i % (d * d), s.full + i);
+    for (int i = 0; i < d; ++i)
+        for (int j = 0; j < d; ++j)
+            for (int k = 0; k < d; ++k) {
+                if (s.left >= 0)
+                    add_to(i * d + j, k * d + j, s.left + i * d + k);
+                if (s.right >= 0)
+                    add_to(i * d + j, i * d + k, s.right + k * d + j);
+                if (s.left_t >= 0)
+                    add_to(j * d + i, k * d + j, s.left_t + i * d + k);
+                if (s.right_t >= 0)
+                    add_to(j * d + i, i * d + k, s.right_t + k * d + j);
+            }
+    Four<N> f;
+    for (int p = 0; p < quad; ++p) {
+        const auto part = [&](int c) {
+            return of4(dense[p][c], dense[quad + (1 ^ p)][c], dense[2 * quad + (2 ^ p)][c],
+                       dense[3 * quad + (3 ^ p)][c]);
+        };
+        f.v[p].re = part(0);
+        if constexpr (N::is_complex)
+            f.v[p].im = part(1);
+        f.on[p] = false;
+        for (int o = 0; o < quad; ++o)
+            f.on[p] =
+                f.on[p] || dense[o * quad + (o ^ p)][0] != 0 || dense[o * quad + (o ^ p)][1] != 0;
+    }
+    return f;
+}
+
+template <class N> HD_INLINE N act(const Four<N> &f, N x, N y) {
+    if (f.on[0])
+        y = fma(f.v[0], x, y);
+    if (f.on[1])
+        y = fma(f.v[1], exchanged<1>(x), y);
+    if (f.on[2])
+        y = fma(f.v[2], exchanged<2>(x), y);
+    if (f.on[3])
+        y = fma(f.v[3], exchanged<3>(x), y);
+    return y;
+}
+
+template <class N>
+void single_two(const Program &p, const Step<double> &s, int64_t begin, int64_t end) {
+    const Four<N> local = four<N>(p.local, s.table, p.d);
+    auto *groups = reinterpret_cast<Four<N> *>(s.scratch + chunk_units * N::size);
+    for (int g = 0; g < p.n_group; ++g)
+        groups[g] = four<N>(p.group[g].super, s.table, p.d);
+    const Epilogue<N> finish = epilogue_for<N>(s);
+    for (int64_t first = begin; first < end; first += chunk_units) {
+        const int64_t n = end - first < chunk_units ? end - first : chunk_units;
+        for (int64_t r = first; r < first + n && s.mode[A] != none; ++r) {
+            const N x = N::load(s.x + r * N::size);
+            const N rate = p.has_diagonal ? spread<N>(s.diagonal + r * planes<N>) : N::zero();
+            N y = act(local, x, fma(rate, x, N::zero()));
+            const Link *link = p.link + p.link_start[r];
+            for (const Visit *v = p.visit + p.visit_start[r]; v != p.visit + p.visit_start[r + 1];
+                 ++v) {
+                N w = N::zero();
+                for (const Link *last = link + v->n; link != last; ++link)
+                    w = fma(spread<N>(s.table + int64_t{link->coef} * planes<N>),
+                            N::load(s.x + int64_t{link->col} * N::size), w);
+                y = act(groups[v->group], w, y);
+            }
+            y.store(s.scratch + (r - first) * N::size);
+        }
+        const int64_t at = first * N::size;
+        finish(s, 0, s.scratch, s.x + at, s.old + at, s.out + at, s.acc + at, static_cast<int>(n));
+    }
+}
+
+template <class N>
+void single_rows(const Program &p, const Step<double> &s, int64_t begin, int64_t end) {
+    if (p.d <= 2)
+        return single_two<N>(p, s, begin, end);
+#if defined(__AVX2__)
+    if constexpr (!N::is_complex)
+        switch (p.d) {
+        case 3: return single_many<N, 3>(p, s, begin, end);
+        case 4: return single_many<N, 4>(p, s, begin, end);
+        case 5: return single_many<N, 5>(p, s, begin, end);
+        case 6: return single_many<N, 6>(p, s, begin, end);
+        case 7: return single_many<N, 7>(p, s, begin, end);
+        case 8: return single_many<N, 8>(p, s, begin, end);
+        }
+#endif
+    single_many<N, 0>(p, s, begin, end);
+}
+
+} // namespace
