@@ -74,7 +74,8 @@ class Interrupted:
         self.script.write_text(CLIENT)
 
     def start(self) -> subprocess.Popen[bytes]:
-        here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]
+        here = os.pathsep.join(filter(None, paths))  # an empty one would be the current folder
         return subprocess.Popen(
             [sys.executable, str(self.script), str(self.payload)],
             env={**os.environ, "PYTHONPATH": here},
