@@ -59,8 +59,8 @@ class NativeCompiled:
         """Numbers, or one per member, as (n, M, planes) doubles."""
         scalar = np.complex128 if self.plan.form == "complex" else np.float64
         table = np.empty((len(weights), self.plan.n_members), dtype=scalar)
-        for row, weight in zip(table, weights, strict=True):
-            row[...] = weight
+        for i, weight in enumerate(weights):
+            table[i] = weight
         return table.view(np.float64)
 
 
@@ -105,8 +105,7 @@ class NativeBackend(BackendBase):
 
     def _single(self, plan: Plan, double: bool) -> bool:
         """Whether the kernels for one system, vectorised inside the ADO, are to be used."""
-        del plan, double
-        return False
+        return self._layout == "auto" and plan.n_members == 1 and double
 
     def empty(self, compiled: Compiled) -> State:
         c = _native(compiled)

@@ -81,7 +81,7 @@ template <class N, int D>
 HD_INLINE void cross(const Group &g, const Link *link, const Link *end, const Scalar<N> *table,
                      const Scalar<N> *x, int64_t ado, Scalar<N> *y) {
     constexpr int S = N::size;
-    const int64_t row = int64_t{g.cross} * D * S, col = int64_t{g.cross} * S;
+    const int64_t row = int64_t{g.cross.number} * D * S, col = int64_t{g.cross.number} * S;
     N r[D], c[D];
     for (int k = 0; k < D; ++k)
         r[k] = N::zero(), c[k] = N::zero();
@@ -97,7 +97,7 @@ HD_INLINE void cross(const Group &g, const Link *link, const Link *end, const Sc
         for (int k = 0; k < D; ++k)
             c[k] = fma(coef, N::load(from + k * D * S), c[k]);
     };
-    const Scalar<N> *value = table + int64_t{g.cross_value} * S;
+    const Scalar<N> *value = table + int64_t{g.cross.value} * S;
     const auto finish = [&](const N *w, const Scalar<N> *v, Scalar<N> *to, int64_t step) HD_LAMBDA {
         for (int k = 0; k < D; ++k)
             fma(N::load(v + k * S), w[k], N::load(to + k * step)).store(to + k * step);
@@ -109,11 +109,11 @@ HD_INLINE void cross(const Group &g, const Link *link, const Link *end, const Sc
         for (const Link *l = link; l != end; ++l)
             add_row(l);
     }
-    finish(r, value, y + (g.cross_swapped ? col : row), g.cross_swapped ? D * S : S);
+    finish(r, value, y + (g.cross.swapped ? col : row), g.cross.swapped ? D * S : S);
     if constexpr (2 * D * (N::is_complex ? 2 : 1) > 14)
         for (const Link *l = link; l != end; ++l)
             add_col(l);
-    finish(c, value + D * S, y + (g.cross_swapped ? row : col), g.cross_swapped ? S : D * S);
+    finish(c, value + D * S, y + (g.cross.swapped ? row : col), g.cross.swapped ? S : D * S);
 }
 
 // All of a group's part of y.
@@ -122,7 +122,7 @@ HD_INLINE void neighbours(const Group &g, const Link *link, const Link *end, int
                           const Scalar<N> *table, const Scalar<N> *x, int64_t ado, Scalar<N> *y,
                           Scalar<N> *scratch) {
     if constexpr (D > 2) {
-        if (g.cross >= 0)
+        if (g.cross.number >= 0)
             return cross<N, D>(g, link, end, table, x, ado, y);
     }
     if (g.n_run)

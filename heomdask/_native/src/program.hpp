@@ -39,12 +39,15 @@ struct Link {
 // themselves, or to each other.
 enum class Pair : uint8_t { other, diagonal, across, swapped };
 
+// An S that reads one row and one column only (number -1: it is another): they go to themselves, or
+// to each other, times 2 d consecutive rows of the table: for the row, for the column.
+struct Cross {
+    int32_t number = -1, swapped = 0, value = 0;
+};
+
 // Terms that share their shifts: W = sum of coef * X[col], then y += S W.
 struct Group {
-    int32_t cross = -1, cross_swapped = 0,
-            cross_value =
-                0; // if S reads one row and column only:
-                   // its number; whether they become column and row; 2 d rows of the table
+    Cross cross;
     int n_run = 0;
     const Run *run = nullptr; // if S has one entry per element
     Pair pair = Pair::other;  // which of the runs with a kernel of its own, if d = 2

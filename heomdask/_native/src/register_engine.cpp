@@ -104,8 +104,7 @@ void construct(Bound<T> *self, std::tuple<int, int64_t, int64_t, int64_t, bool, 
         Group group;
         source.links.push_back({start.data(), reinterpret_cast<const Link *>(links.data()), first});
         if (cross.size() == 3)
-            group.cross = cross.data()[0], group.cross_swapped = cross.data()[1],
-            group.cross_value = cross.data()[2];
+            group.cross = {cross.data()[0], cross.data()[1], cross.data()[2]};
         group.n_run = static_cast<int>(runs.size() / 6);
         group.run = reinterpret_cast<const Run *>(runs.data());
         group.pair = pair_of(group, p.d);

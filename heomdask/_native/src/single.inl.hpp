@@ -233,9 +233,9 @@ HD_INLINE void single_cross(const Group &g, const double *value, const Link *lin
                             const double *table, const double *x, int runtime_d, double *y,
                             double *u) {
     const int d = D ? D : runtime_d, R = (d + quad - 1) / quad;
-    const int64_t ado = int64_t{d} * R * N::size, row = int64_t{g.cross} * R * N::size;
-    const int64_t col = place<N>(0, g.cross, R);
-    double *from_row = (g.cross_swapped ? u : y) + row, *from_col = (g.cross_swapped ? y : u) + row;
+    const int64_t ado = int64_t{d} * R * N::size, row = int64_t{g.cross.number} * R * N::size;
+    const int64_t col = place<N>(0, g.cross.number, R);
+    double *from_row = (g.cross.swapped ? u : y) + row, *from_col = (g.cross.swapped ? y : u) + row;
     constexpr int M = D ? (D + quad - 1) / quad : 1; // registers at a time
     for (int c = 0; c < R; c += M) {
         N w[M], z[M];
@@ -266,7 +266,7 @@ const Prepared<N> *prepare_groups(const Program &p, const double *table, int R, 
     for (int g = 0; g < p.n_group; ++g) {
         const Group &group = p.group[g];
         double *own = memory + g * (single_operators - 1) * ado;
-        if (group.cross < 0) {
+        if (group.cross.number < 0) {
             all[g] = prepare<N>(group.super, table, p.d, R, own);
             continue;
         }
@@ -275,7 +275,7 @@ const Prepared<N> *prepare_groups(const Program &p, const double *table, int R, 
         clear<N>(own, 2 * R);
         for (int k = 0; k < 2 * p.d; ++k)
             set<N>(own + place<N>(k / p.d, k % p.d, R),
-                   table + (int64_t{group.cross_value} + k) * planes<N>, false);
+                   table + (int64_t{group.cross.value} + k) * planes<N>, false);
     }
     return all;
 }
@@ -315,7 +315,7 @@ void single_many(const Program &p, const Step<double> &s, int64_t begin, int64_t
                 const Group &group = p.group[v->group];
                 const Prepared<N> &own = prepared[v->group];
                 last = link + v->n;
-                if (group.cross >= 0) {
+                if (group.cross.number >= 0) {
                     single_cross<N, D>(group, own.v, link, last, s.table, s.x, d, y, u);
                     continue;
                 }

@@ -30,15 +30,9 @@ HD_INLINE void tile(const Scalar<N> *a, const Scalar<N> *b, const Scalar<N> *c, 
         }
     };
     const auto product = [&](const Scalar<N> *p, const Scalar<N> *q) HD_LAMBDA {
-        if constexpr (D != 0 && !N::is_complex) {
-#pragma GCC unroll 1
-            for (int k = 0; k < D; ++k)
-                step(p, q, k);
-        } else {
-#pragma GCC unroll 1
-            for (int k = 0; k < d; ++k)
-                step(p, q, k);
-        }
+#pragma GCC unroll 2
+        for (int k = 0; k < d; ++k)
+            step(p, q, k);
     };
     if (a)
         product(a, b);
