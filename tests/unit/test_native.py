@@ -1,0 +1,244 @@
+"""The compiled backend beyond the conformance suite: every kernel, its binary, its manners."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heomdask._native import _core
+from heomdask.backends.native import NativeBackend
+from heomdask.backends.traits import APPLY_TOLERANCE, Selection
+from heomdask.errors import BackendUnavailable, InputError
+from heomdask.generator.build import Expanded, build_plan
+from heomdask.hierarchy.index_set import index_set
+from heomdask.hierarchy.truncation import Depth
+from heomdask.model.exponents import Exponents
+from heomdask.plan import AnyArray, Form, Operator, Pattern, Plan, Shift, Term
+from heomdask.testing.oracle import assert_close, image
+from heomdask.testing.random_plans import random_plan, random_state
+
+RUNS = [name for name, runs in _core.instruction_sets() if runs]
+FORMS: tuple[Form, Form] = ("real", "complex")
+
+
+def coupling(d: int, kind: str, rng: np.random.Generator) -> AnyArray:
+    if kind == "site":
+        return np.diag(np.eye(d)[rng.integers(d)]).astype(complex)
+    if kind == "diagonal":
+        return np.diag(rng.normal(size=d)).astype(complex)
+    q = rng.normal(size=(d, d)) + 1j * rng.normal(size=(d, d))
+    return q + q.conj().T
+
+
+def member(d: int, kinds: list[str], seed: int, lindblad: int = 0) -> Expanded:
+    """A random problem; operators of all seeds have their elements at the same places."""
+    rng = np.random.default_rng(3)
+    sites = [coupling(d, kind, rng) for kind in kinds]
+    own = np.random.default_rng(seed)
+    h = own.normal(size=(d, d)) + 1j * own.normal(size=(d, d))
+    baths = tuple(
+        (
+            q,
+            Exponents(
+                c=own.normal(size=2) + np.array([1j, 0]) * own.normal(),
+                gamma=1 + own.random(2),
+                delta=abs(own.normal()),
+            ),
+            None,
+        )
+        for q in sites
+    )
+    jumps = tuple(own.normal(size=(d, d)) + 0j for _ in range(lindblad))
+    return Expanded(h + h.conj().T, lindblad=jumps, baths=baths)
+
+
+def check(plan: Plan, backend: NativeBackend) -> None:
+    compiled = backend.compile(plan)
+    x = random_state(np.random.default_rng(5), plan)
+    out = backend.empty(compiled)
+    backend.apply(compiled, backend.put(compiled, x), out)
+    want, size = image(plan, x, None)
+    assert_close(backend.fetch(compiled, out), want, size, APPLY_TOLERANCE["float64"])
+
+
+@pytest.mark.parametrize("isa", RUNS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 6, 7, 8, 9, 13])
+def test_every_size_alone_and_in_a_batch(d: int, form: Form, isa: str) -> None:
+    """A coupling to a site, a diagonal and a dense one, Lindblad operators, a terminator."""
+    kinds = ["site", "diagonal", "dense"]
+    members = [member(d, kinds, seed, lindblad=1) for seed in range(5)]
+    indices = index_set(Depth(2), members[0].n_modes, members[0].rates)
+    check(build_plan(members[:1], indices, form=form), NativeBackend(threads=1, isa=isa))
+    check(build_plan(members, indices, form=form), NativeBackend(threads=1, isa=isa))
+
+
+@pytest.mark.parametrize("layout", ["auto", "batch"])
+@pytest.mark.parametrize("kind", ["site", "diagonal", "dense"])
+@pytest.mark.parametrize("d", [2, 7])
+def test_one_kind_of_coupling(d: int, kind: str, layout: str) -> None:
+    only = [member(d, [kind], 1)]
+    plan = build_plan(only, index_set(Depth(4), only[0].n_modes, only[0].rates))
+    assert plan.form == "real"
+    check(plan, NativeBackend(threads=1, layout="batch" if layout == "batch" else "auto"))
+
+
+@pytest.mark.parametrize("d", [3, 9, 12])
+@pytest.mark.parametrize("form", FORMS)
+def test_terms_of_every_kind(d: int, form: Form) -> None:
+    """Random plans beyond the sizes of the suite: two-sided products are dense from d = 9 on."""
+    for members in (1, 3):
+        plan = random_plan(np.random.default_rng(d), d=d, members=members, form=form)
+        check(plan, NativeBackend(threads=1))
+
+
+def test_elements_that_only_some_members_have() -> None:
+    """A diagonal H beside dense ones takes another path when alone, with the same bits."""
+    d = 5
+    members = [member(d, ["site"], seed) for seed in range(3)]
+    bare = Expanded(np.diag(np.arange(d) + 1.0).astype(complex), baths=members[0].baths)
+    members = [*members, Expanded(bare.hamiltonian + 0j, baths=bare.baths)]
+    members = [Expanded(m.hamiltonian.real + 0j, baths=m.baths) for m in members]
+    indices = index_set(Depth(3), members[0].n_modes, members[0].rates)
+    backend = NativeBackend(threads=1, layout="batch")
+    whole, alone = build_plan(members, indices), build_plan(members[-1:], indices)
+    x = random_state(np.random.default_rng(5), whole)
+    results = []
+    for plan, state in ((whole, x), (alone, x[..., -1:])):
+        compiled = backend.compile(plan)
+        out = backend.empty(compiled)
+        backend.apply(compiled, backend.put(compiled, np.ascontiguousarray(state)), out)
+        results.append(backend.fetch(compiled, out)[..., -1])
+    assert np.array_equal(*results)
+
+
+def test_several_threads_change_no_bit() -> None:
+    """One block, so the threads share its rows; and many blocks, shared among the threads."""
+    only = [member(4, ["site", "dense"], seed) for seed in range(20)]
+    indices = index_set(Depth(7), only[0].n_modes, only[0].rates)
+    for members in (only[:1], only[:3], only):
+        plan = build_plan(members, indices)
+        results = []
+        for threads in (1, 2, 5):
+            backend = NativeBackend(threads=threads)
+            compiled = backend.compile(plan)
+            x = backend.put(compiled, random_state(np.random.default_rng(0), plan))
+            acc, one, two = (backend.empty(compiled) for _ in range(3))
+            coeffs = np.tile([0.01, 0.3, -0.2, 0.7], (6, 1))
+            probe = Selection.whole([0, 5], plan.d)
+            probed, norms = backend.recur(compiled, x, coeffs, acc, probe, (one, two))
+            dots = backend.dots(compiled, [x, acc], acc)
+            results.append((backend.fetch(compiled, acc), probed, norms, dots))
+        for other in results[1:]:
+            for got, want in zip(other, results[0], strict=True):
+                assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("layout", ["auto", "batch"])
+def test_nan_reaches_the_norms(layout: str) -> None:
+    only = [member(2, ["diagonal"], 1)]
+    plan = build_plan(only, index_set(Depth(3), only[0].n_modes, only[0].rates))
+    backend = NativeBackend(threads=1, layout="batch" if layout == "batch" else "auto")
+    compiled = backend.compile(plan)
+    x = random_state(np.random.default_rng(0), plan)
+    x[plan.n_rows // 2, 0, 1] = np.nan
+    states = [backend.empty(compiled) for _ in range(3)]
+    _, norms = backend.recur(
+        compiled, backend.put(compiled, x), np.ones((3, 4)), states[0],
+        Selection.of([]), (states[1], states[2]),
+    )  # fmt: skip
+    assert np.all(np.isnan(norms))
+
+
+def test_the_interpreter_runs_on_meanwhile() -> None:
+    """A long segment holds no lock: another thread counts while it runs."""
+    only = [member(7, ["site"] * 3, seed) for seed in range(8)]
+    plan = build_plan(only, index_set(Depth(3), only[0].n_modes, only[0].rates))
+    backend = NativeBackend(threads=1)
+    compiled = backend.compile(plan)
+    states = [backend.empty(compiled) for _ in range(4)]
+    coeffs = np.tile([0.1, 0.0, 0.0, 0.0], (2000, 1))
+    arguments = (compiled, states[0], coeffs, states[1], Selection.of([]), (states[2], states[3]))
+    worker = threading.Thread(target=backend.recur, args=arguments)
+    worker.start()
+    counted = 0
+    while worker.is_alive():
+        counted += 1
+        time.sleep(0.001)
+    assert counted > 10
+
+
+def test_instruction_sets_are_chosen_and_refused() -> None:
+    assert NativeBackend(threads=1).info.isa == RUNS[0]
+    assert NativeBackend(threads=1, isa="generic").info.isa == "generic"
+    with pytest.raises(InputError, match=r"`isa` must be one of .*got 'neon'"):
+        NativeBackend(isa="neon")
+    missing = [name for name, runs in _core.instruction_sets() if not runs]
+    for name in missing:
+        with pytest.raises(BackendUnavailable, match=f"{name}.*use one of"):
+            NativeBackend(isa=name)
+
+
+def test_memory_is_reported() -> None:
+    only = [member(3, ["site"], seed) for seed in range(9)]
+    small, large = (
+        NativeBackend(threads=1).compile(
+            build_plan(only, index_set(Depth(depth), only[0].n_modes, only[0].rates))
+        )
+        for depth in (2, 8)
+    )
+    links = sum(len(p.entries()[0]) for p in large.plan.patterns if not p.is_identity)
+    assert small.nbytes < large.nbytes
+    assert large.nbytes > 8 * links / 2
+
+
+def test_pattern_with_repeated_entries() -> None:
+    """Two entries at one place add up, on the diagonal too."""
+    twice = Pattern(
+        2, 2, np.array([0, 0, 1], np.int32), np.array([0, 0, 1], np.int32), np.array([1.0, 2, 4])
+    )
+    term = Term((Shift(0, np.ones(1)),))
+    check(Plan(2, 2, 2, 1, "real", (twice,), (term,)), NativeBackend(threads=1))
+    left = Term((Shift(0, np.ones(1)),), left=Operator(np.ones((1, 2, 2))))
+    check(Plan(2, 2, 2, 1, "real", (twice,), (left,)), NativeBackend(threads=1))
+
+
+SOURCES = Path(__file__).parents[2] / "heomdask/_native/src"
+WIDE = {
+    "avx2": ["-mavx2", "-mfma"],
+    "avx512": ["-mavx2", "-mfma", "-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw"],
+}
+
+
+def test_kernels_use_no_library_code() -> None:
+    """An inline function of a library, compiled for wide registers, might run anywhere."""
+    kernels = [p for p in sorted(SOURCES.glob("*.inl.hpp")) if p.name != "recur.inl.hpp"]
+    assert len(kernels) > 5
+    for path in [*kernels, SOURCES / "vec.hpp", SOURCES / "number.hpp"]:
+        source = path.read_text(encoding="utf-8")
+        assert "std::" not in source, path.name
+        assert "namespace {" in source, path.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", WIDE)
+@pytest.mark.skipif(
+    not (shutil.which("g++") and shutil.which("nm") and len(_core.instruction_sets()) > 1),
+    reason="needs g++, nm and an x86-64 processor",
+)
+def test_objects_with_wide_registers_share_no_symbol(isa: str, tmp_path: Path) -> None:
+    """A weak symbol would let the linker use such code everywhere."""
+    target = tmp_path / "kernels.o"
+    source = SOURCES / f"kernels_{isa}.cpp"
+    compiler = ["g++", "-std=c++17", "-O1", "-w", "-fPIC", *WIDE[isa]]
+    subprocess.run([*compiler, "-c", str(source), "-o", str(target)], check=True)
+    listed = subprocess.run(["nm", "-C", str(target)], capture_output=True, text=True, check=True)
+    weak = [line for line in listed.stdout.splitlines() if line[17:18] in "VWuvw"]
+    assert f"heomdask::kernels_{isa}" in listed.stdout
+    assert not weak
