@@ -69,8 +69,25 @@ def _parts(value: Any) -> list[Any]:
     if dataclasses.is_dataclass(value):
         return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
     if callable(value) and hasattr(value, "__dict__"):
-        return [type(value).__module__, type(value).__call__, vars(value)]
+        return [type(value).__module__, type(value).__call__, vars(value), *_hidden(value)]
     return [cloudpickle.dumps(value)]
+
+
+def _hidden(value: Any) -> list[Any]:
+    """What `vars` does not show: slots of all base classes, and the code of the other methods.
+
+    (scipy's cubic splines keep their coefficients in slots.)
+    """
+    names = {
+        name
+        for cls in type(value).__mro__
+        for name in np.atleast_1d(cls.__dict__.get("__slots__", ())).tolist()
+        if name not in ("__dict__", "__weakref__")
+    }
+    slots = [(name, getattr(value, name)) for name in sorted(names) if hasattr(value, name)]
+    methods = sorted(vars(type(value)).items())
+    code = [(name, f.__code__) for name, f in methods if isinstance(f, types.FunctionType)]
+    return [slots, code]
 
 
 def _function_parts(function: types.FunctionType) -> list[Any]:

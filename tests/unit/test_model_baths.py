@@ -9,6 +9,7 @@ import cloudpickle
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.interpolate
 import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -424,3 +425,13 @@ w2 = [0.0, 1.0]
 def test_wrong_arguments_are_named(make: Any, name: str) -> None:
     with pytest.raises(InputError, match=f"`{name}`"):
         make()
+
+
+def test_splines_that_keep_their_coefficients_in_slots_have_their_own_digests() -> None:
+    w = np.linspace(0, 50, 200)
+    for spline in (scipy.interpolate.CubicSpline, scipy.interpolate.PchipInterpolator):
+        weak, strong, again = (
+            SpectralDensity(spline(w, lam * w * np.exp(-w)), T=0.5) for lam in (0.1, 1.0, 0.1)
+        )
+        assert weak.digest != strong.digest
+        assert weak.digest == again.digest
