@@ -199,3 +199,9 @@ def test_text_speaks_of_the_project_only() -> None:
             if FORBIDDEN.search(line):
                 found.append(f"{name}:{number}: {line.strip()[:80]}")
     assert not found
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """Folders of tests are no packages, so two files of one name would be one module."""
+    names = [path.name for path in TESTS if path.name.startswith("test_")]
+    assert len(set(names)) == len(names)
