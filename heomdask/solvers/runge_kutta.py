@@ -21,7 +21,7 @@ from heomdask.solvers.record import Record, Task
 from heomdask.solvers.tableau import DOPRI5
 from heomdask.solvers.trajectory import Floats, Ints, Mask, Trajectory
 
-SHARE = 0.3  # of `tol`, for the estimated error of each step
+SHARE = 0.3  # of `tol`, for the estimated errors of all steps together
 CAUTION, SHRINK, GROW = 0.9, 0.2, 4.0
 PROPORTIONAL, INTEGRAL = 0.4 / 5, 0.7 / 5
 SMALLEST = 1e-13  # of the run: a step that must be shorter than this has met an infinity
@@ -120,7 +120,8 @@ class Stepper:
         error = self._error(h)
         ran = record.active.copy()
         record.applications[ran] += DOPRI5.stages - 1
-        allowed = np.maximum(SHARE * task.tol, 1e-14 * record.largest)
+        part = h / max(task.span, 1e-300)  # errors of steps add up: each has its share by length
+        allowed = np.maximum(SHARE * task.tol * part, 1e-15 * record.largest)
         with np.errstate(all="ignore"):
             ratio = error / allowed
         good = ran & (ratio <= 1.0)
