@@ -99,7 +99,7 @@ def config(samples: int, store: Path) -> str:
     text = (resources.files("heomdask.examples") / "fmo.toml").read_text()
     for old, new in {
         "values = [77, 150, 300]": "values = [300]",
-        "values = [5, 35, 50]": "values = [35]",
+        "values = [5, 15, 35]": "values = [35]",
         "samples = 20": f"samples = {samples}",
         "depth = 4 ": f"depth = {DEPTH} ",
         'expansion = "pade 1"': 'expansion = "matsubara 0"\ncheck_convergence = false',
