@@ -1,8 +1,8 @@
 """Advice before a run: how deep a hierarchy, and how many exponents, a problem needs.
 
 Takes: a `Problem` and its output times.
-Gives: `advise` and `Advice`, an estimate in milliseconds.
-Next file: `dephasing.py`, then `estimate.py`.
+Gives: `advise` and `Advice`, an estimate in a fraction of a second.
+Next file: `dephasing.py`, then `mixing.py` and `estimate.py`.
 """
 
 from heomdask.advice.estimate import Advice, advise

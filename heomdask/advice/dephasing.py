@@ -2,7 +2,7 @@
 
 Takes: a bath as `Exponents`, the eigenvalues q_i and q_j of its Q, times.
 Gives: `exact_coherence`, and `depth_errors`, how far the truncated hierarchy is from it.
-Next file: `estimate.py`, which turns these into a depth and an expansion.
+Next file: `mixing.py`, for Hamiltonians that do not commute with Q.
 
 With [H, Q] = 0 an element rho_ij obeys a hierarchy of numbers,
 
@@ -99,6 +99,13 @@ def decisive(parts: Parts) -> Parts:
     A mode adds about (q_i - q_j)^2 |c| / |gamma|^2 to the exponent; those that add little relative
     to the strongest are left out, from the hierarchy and from its exact answer alike.
     """
+    return tuple(
+        (_selected(parts[at][0], modes), parts[at][1]) for at, modes in _kept(parts).items()
+    )
+
+
+def _kept(parts: Parts) -> dict[int, list[int]]:
+    """By the number of the part: its decisive modes."""
     groups = [
         (float(np.max(_effects(exponents, pair)[group])), at, group)
         for at, (exponents, pair) in enumerate(parts)
@@ -111,7 +118,7 @@ def decisive(parts: Parts) -> Parts:
         if n_kept and (effect < _MINOR * groups[0][0] or n_kept + len(group) > _MAX_MODES):
             break
         kept[at] = sorted(kept.get(at, []) + group)
-    return tuple((_selected(parts[at][0], modes), parts[at][1]) for at, modes in kept.items())
+    return kept
 
 
 def _effects(exponents: Exponents, pair: Pair) -> Floats:
@@ -146,11 +153,22 @@ def _selected(exponents: Exponents, modes: list[int]) -> Exponents:
 
 
 class Coherence:
-    """The decisive modes of one coherence, as a key for the cache of its errors."""
+    """The decisive modes of one coherence, as a key for the cache of its errors.
+
+    `white`: what the modes left out and the terminator amount to as white noise, a delta for each
+    part; pure dephasing, which they commute with, does without it.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self.parts = decisive(parts)
-        self.key = tuple((exponents.digest, pair) for exponents, pair in self.parts)
+        self.white = tuple(
+            max(0.0, _flat(parts[at][0]) - _flat(exponents))
+            for at, (exponents, _) in zip(_kept(parts), self.parts, strict=True)
+        )
+        self.key = (
+            tuple((exponents.digest, pair) for exponents, pair in self.parts),
+            self.white,
+        )
 
     @property
     def n_modes(self) -> int:
@@ -161,6 +179,13 @@ class Coherence:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Coherence) and self.key == other.key
+
+
+def _flat(exponents: Exponents) -> float:
+    """S(0)/2."""
+    if np.any(exponents.gamma.real <= 0):
+        return 0.0
+    return 0.5 * float(exponents.S(np.zeros(1))[0])
 
 
 @functools.lru_cache(maxsize=8192)

@@ -1,4 +1,4 @@
-"""Which depth and which expansion: an estimate from the point alone, in milliseconds.
+"""Which depth and which expansion: an estimate from the point alone, in a fraction of a second.
 
 Takes: a `Problem`, its output times, and the error aimed at.
 Gives: `Advice`.
@@ -13,6 +13,9 @@ dephase most is taken, and of its rho_ij <= 1/2 the error is
 Expansion errors of several baths are added. Baths of one kind on several operators act as one,
 along the difference of their eigenvalues: that is exact. Operators that do not commute have no
 common eigenvectors; their squared spreads are added.
+
+Where H does not commute with Q that alone is too hopeful: `mixing.py` adds the errors of the
+power spectrum at the transitions of H, and the depth that a small two-level model needs.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heomdask import checks
+from heomdask.advice import mixing
 from heomdask.advice.dephasing import Coherence, Pair, deepest, depth_error, exact_coherence
 from heomdask.errors import InputError
 from heomdask.expansion import AAA, ESPRIT, Expansion, Pade, collected, expand
@@ -73,7 +77,7 @@ class Advice:
 
     @property
     def sufficient(self) -> bool:
-        """Whether the estimate lies within `error`."""
+        """Whether the estimate lies within `error`: an estimate, which only a run can confirm."""
         return self.estimated_error <= self.error
 
     def __str__(self) -> str:
@@ -83,7 +87,7 @@ class Advice:
             f"{self.estimated_error:.1e} (expansion {self.expansion_error:.1e}, depth "
             f"{self.depth_error:.1e}), {verdict} the {self.error:.1e} asked for"
         )
-        return f"{text}. From pure dephasing, not from a run; hd.converge really runs."
+        return f"{text}. This is an estimate, not a run: hd.converge runs the real thing."
 
 
 def advise(
@@ -112,18 +116,28 @@ def advise(
         return Advice(0, None, 0.0, 0.0, 0.0, 1, error)
     pairs = _pairs(baths, grid)
     candidates = _candidates(baths) if expansion in (None, "auto") else [expansion]
-    chosen, off = _expansion(baths, pairs, candidates, span, error)
+    felt = _felt(problem, baths, pairs, grid)
+    chosen, off = _expansion(baths, pairs, felt, candidates, span, error)
     exponents = [_expanded(term, chosen) for term in baths]
     rates = [float(rate) for e in exponents for rate in e.gamma.real]
     hierarchy = Coherence(tuple((exponents[at], pair) for at, pair in pairs))
+    mixed = max(
+        (mixing.mixing(f, (pair,)) for f, (_, pair) in zip(felt, pairs, strict=True)),
+        default=(0.0, 0.0),
+    )
     if depth in (None, "auto"):
         aim = max(error - off, error / 2) / HALF
         level, left = _shallowest(hierarchy, span, aim)
+        limit = deepest(hierarchy)
+        left = max(left, _mixed(hierarchy, mixed, span, level))
+        while left > aim and level < limit:
+            level = min(level + max(1, level // 8), limit)
+            left = _depth_error(hierarchy, mixed, span, level)
         truncation: Truncation = Depth(level)
     else:
         truncation = as_truncation(depth)
         level = truncation.bounds(len(rates), rates).largest
-        left = depth_error(hierarchy, span, level)
+        left = _depth_error(hierarchy, mixed, span, level)
     return Advice(
         depth=level if isinstance(truncation, Depth) else truncation,
         expansion=chosen,
@@ -133,6 +147,35 @@ def advise(
         n_ado=truncation.n_ado(len(rates), rates),
         error=error,
     )
+
+
+def _mixed(hierarchy: Coherence, mixed: tuple[float, float], span: float, level: int) -> float:
+    """The two-level model's error, in units of HALF."""
+    return mixing.depth_error(hierarchy, *mixed, span, level) / HALF
+
+
+def _depth_error(
+    hierarchy: Coherence, mixed: tuple[float, float], span: float, level: int
+) -> float:
+    """The larger of the errors of pure dephasing and of the model, in units of HALF."""
+    return max(depth_error(hierarchy, span, level), _mixed(hierarchy, mixed, span, level))
+
+
+def _felt(
+    problem: Problem, baths: Sequence[BathTerm], pairs: Sequence[tuple[int, Pair]], grid: Floats
+) -> list[mixing.Transitions]:
+    """The transitions of H that each kind of bath drives, in the order of `pairs`."""
+    H = np.asarray(problem.H, dtype=np.complex128)
+    felt = []
+    for at, _ in pairs:
+        kind = (baths[at].bath.digest, baths[at].expansion)
+        operators = [
+            term.Q * _amplitude(term, grid)
+            for term in baths
+            if (term.bath.digest, term.expansion) == kind
+        ]
+        felt.append(mixing.transitions(H, np.array(operators, dtype=np.complex128)))
+    return felt
 
 
 def _shallowest(hierarchy: Coherence, span: float, aim: float) -> tuple[int, float]:
@@ -153,6 +196,7 @@ def _shallowest(hierarchy: Coherence, span: float, aim: float) -> tuple[int, flo
 def _expansion(
     baths: Sequence[BathTerm],
     pairs: Sequence[tuple[int, Pair]],
+    felt: Sequence[mixing.Transitions],
     candidates: Sequence[Expansion | None],
     span: float,
     error: float,
@@ -166,8 +210,10 @@ def _expansion(
     best: tuple[Expansion | None, float] = (candidates[0], math.inf)
     for method in candidates:
         off = 0.0
-        for g, (at, pair) in zip(exact, pairs, strict=True):
-            approximate = _approximate(_Keyed.of(baths[at]), _method(baths[at], method), span)
+        for g, (at, pair), lines in zip(exact, pairs, felt, strict=True):
+            keyed, own = _Keyed.of(baths[at]), _method(baths[at], method)
+            approximate = _approximate(keyed, own, span)
+            off += _spectrum_error(keyed, own, lines, span)
             off += HALF * pair.spread**2 * float(np.max(np.abs(approximate - g)[alive]))
         best = min(best, (method, off), key=lambda entry: entry[1])
         if off <= error / 2:
@@ -219,6 +265,16 @@ def _exponents(keyed: _Keyed, method: Expansion | None) -> Exponents:
         return keyed.bath
     with collected():  # candidates: the estimate is what says how good they are
         return expand(keyed.bath, method)
+
+
+@functools.lru_cache(maxsize=4096)
+def _spectrum_error(
+    keyed: _Keyed, method: Expansion | None, felt: mixing.Transitions, span: float
+) -> float:
+    """Of populations, by the power spectrum at the transitions of H; 0 for given exponents."""
+    if not felt or isinstance(keyed.bath, Exponents) or not hasattr(keyed.bath, "S"):
+        return 0.0
+    return mixing.spectrum_error(keyed.bath.S, _exponents(keyed, method).S, felt, span)
 
 
 @functools.lru_cache(maxsize=1024)
