@@ -107,7 +107,6 @@ HD_GENERIC G<S, I, N> select(typename G<S, I, N>::mask m, G<S, I, N> a, G<S, I, 
 }
 #undef HD_GENERIC
 using F64x4 = Generic<double, int64_t, 4>;
-using F32x8 = Generic<float, int32_t, 8>;
 HD_INLINE F64x4 of4(double a, double b, double c, double d) { return {F64x4::vector{a, b, c, d}}; }
 template <int P> HD_INLINE F64x4 exchanged(F64x4 a) {
     return of4(a.v[0 ^ P], a.v[1 ^ P], a.v[2 ^ P], a.v[3 ^ P]);
@@ -171,9 +170,12 @@ HD_INLINE F32x16 select(__mmask16 m, F32x16 a, F32x16 b) {
 
 using F64 = F64x8;
 using F32 = F32x16;
-#else
+#elif defined(__AVX2__)
 using F64 = F64x4;
 using F32 = F32x8;
+#else
+using F64 = Generic<double, int64_t, 2>;
+using F32 = Generic<float, int32_t, 4>;
 #endif
 
 } // namespace
