@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from heomdask.ensemble.plan import SweepPlan
 
 MOST_ROWS = 24
-MOST_OBSERVABLES = 4
+MOST_OBSERVABLES = 2
 
 
 def plan_table(plan: SweepPlan) -> Table:
@@ -46,13 +46,13 @@ def summary_table(dataset: xr.Dataset) -> Table:
     for dim in dims:
         unit = dataset[dim].attrs.get("units", "") if dim in dataset.coords else ""
         table.add_column(f"{dim} / {unit}" if unit else dim, justify="right")
-    table.add_column("done", justify="right")
+    table.add_column("done", justify="right", no_wrap=True)
     for name in names[:MOST_OBSERVABLES]:
         table.add_column(f"{name} (last time)", justify="right")
     if "sample" in dataset.dims:
         table.add_column("largest std. error", justify="right")
     if checked:
-        table.add_column("convergence error", justify="right")
+        table.add_column("convergence error", justify="right", no_wrap=True)
     means = averaged(dataset)
     grid = list(itertools.product(*(range(dataset.sizes[d]) for d in dims)))
     for index in grid[:MOST_ROWS]:

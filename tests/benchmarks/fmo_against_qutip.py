@@ -101,8 +101,8 @@ def config(samples: int, store: Path) -> str:
         "values = [77, 150, 300]": "values = [300]",
         "values = [5, 15, 35]": "values = [35]",
         "samples = 20": f"samples = {samples}",
-        "depth = 4 ": f"depth = {DEPTH} ",
-        'expansion = "pade 1"': 'expansion = "matsubara 0"\ncheck_convergence = false',
+        "depth = 3 ": f"depth = {DEPTH} ",
+        'expansion = "pade 2"': 'expansion = "matsubara 0"\ncheck_convergence = false',
         'store = "fmo.zarr"': f'store = "{store}"',
         'plot = "fmo.png"': f'plot = "{store.with_suffix(".png")}"',
     }.items():
