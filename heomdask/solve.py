@@ -22,6 +22,7 @@ from heomdask import checks, memory
 from heomdask.backends import registry
 from heomdask.backends.traits import BackendTraits, Compiled, Selection, State
 from heomdask.errors import InputError, SolveFailed
+from heomdask.expansion.notices import warn
 from heomdask.generator.build import ado_scale, build_plan, named_power
 from heomdask.generator.real_form import pack, unpack
 from heomdask.hierarchy.index_set import IndexSet
@@ -34,12 +35,13 @@ from heomdask.preparation import Prepared, predicted_bytes, prepare
 from heomdask.results import sentinel
 from heomdask.results.solution import Ados, BatchResult, Solution
 from heomdask.solvers import Drives, Trajectory, propagate
+from heomdask.solvers.drives import Pieces, scan
+from heomdask.solvers.propagate import METHODS
 
 Complex = NDArray[np.complex128]
 Times = NDArray[np.float64]
 
 SAVE = ("rho", "observables", "ados")
-METHODS = ("auto", "faber", "taylor", "rk")
 CHUNK_BYTES = 4_000_000  # of probed elements, per member: then they are condensed
 
 
@@ -219,6 +221,7 @@ def _run(prepared: Sequence[Prepared], rho0s: Any, request: _Request) -> BatchRe
     plan = build_plan(members, ados)  # 2 generate
     clock.append(time.perf_counter())
 
+    _refuse_if_too_large(first, len(columns.members), request)
     backend = _backend(request, plan)  # 3 compile
     compiled = backend.compile(plan)
     wanted = canonical(request.observables, plan.d)
@@ -227,7 +230,6 @@ def _run(prepared: Sequence[Prepared], rho0s: Any, request: _Request) -> BatchRe
     if len(bound.ados) > 1:
         scale = np.stack([ado_scale(p.expanded, ados)[bound.ados] for p in prepared], axis=-1)
     batch = _Batch(prepared, ados, begin, columns, plan, backend, compiled, bound, scale)
-    _refuse_if_too_large(batch, request)
     clock.append(time.perf_counter())
 
     record = _propagate(batch, request)  # 4 propagate
@@ -274,6 +276,8 @@ def _propagate(batch: _Batch, request: _Request) -> _Record:
     length = 16 if record.at_times is not None else max(16, CHUNK_BYTES // row_bytes)
     look_at = set(sentinel.watched(n_times).tolist())
     tol = request.tol * batch.begin.norms[batch.columns.members]
+    drives, bounds = _drives(batch, request.times), None
+    whole = float(request.times[-1] - request.times[0])
     for first in range(0, n_times, length):
         last = min(first + length, n_times)
         lead = min(first, 1)  # a later chunk starts from the last time of the one before
@@ -285,10 +289,12 @@ def _propagate(batch: _Batch, request: _Request) -> _Record:
             selection,
             tol=tol,
             method=request.method,
-            drives=_drives(batch),
+            bounds=bounds,
+            whole=whole,
+            drives=drives,
             save_states=range(lead, last - first + lead) if record.at_times is not None else (),
         )
-        record.state = trajectory.state
+        record.state, bounds = trajectory.state, trajectory.bounds
         states = batch.probed(trajectory.probed[lead:])
         states[..., [not outcome.good for outcome in record.outcomes]] = np.nan  # stopped before
         rho = np.ascontiguousarray(np.moveaxis(states[:, 0], -1, 0))
@@ -321,8 +327,8 @@ def _initial(batch: _Batch) -> State:
     return state
 
 
-def _drives(batch: _Batch) -> Drives | None:
-    """The named scalars of the plan, each column with its own member's pulse shapes."""
+def _drives(batch: _Batch, times: Times) -> Drives | None:
+    """The named scalars of the plan, each column with its own member's pulse shapes, scanned."""
     if not batch.plan.names:
         return None
     table = []
@@ -337,7 +343,25 @@ def _drives(batch: _Batch) -> Drives | None:
         )
 
     every = [batch.prepared[m].problem.breakpoints for m in batch.columns.members]
-    return Drives(value, every)
+    pieces = scan(Drives(value, every), times, len(every))
+    for m, own in zip(batch.columns.members, pieces, strict=True):
+        _warn_of_unseen(batch.prepared[m], batch.plan.names, own)
+    return Drives(value, every, pieces)
+
+
+def _warn_of_unseen(prepared: Prepared, names: Sequence[str], pieces: Pieces) -> None:
+    """Warn of a drive without breakpoints that is 0 wherever it was sampled."""
+    seen: dict[str, bool] = {}  # by drive: both parts of a complex one count
+    for name, zero in zip(names, pieces.zero.tolist(), strict=True):
+        key = named_power(name)[0]
+        drive = key.partition(".")[0]
+        seen[drive] = seen.get(drive, False) or not zero or bool(prepared.shapes[key][1])
+    for drive in (drive for drive, was in seen.items() if not was):
+        warn(
+            f"`{drive}` is 0 at all samples, which are up to {pieces.resolution:.3g} apart: a "
+            "shorter pulse was not seen. Declare breakpoints around it: "
+            "hd.Drive(f, H1, breakpoints=[...])."
+        )
 
 
 def _note(record: _Record, batch: _Batch, trajectory: Trajectory) -> None:
@@ -349,7 +373,10 @@ def _note(record: _Record, batch: _Batch, trajectory: Trajectory) -> None:
     for m, own in enumerate(record.stats):
         for key, number in trajectory.stats[m].items():
             is_count = isinstance(number, int) and not isinstance(number, bool)
-            own[key] = own.get(key, 0) + number if is_count else number
+            if key == "bound_applications":  # made once, and handed on
+                own[key] = max(own.get(key, 0), number)
+            else:
+                own[key] = own.get(key, 0) + number if is_count else number
         own["growth"] = max(own.get("growth", 0.0), float(trajectory.growth[m]))
 
 
@@ -399,13 +426,13 @@ def _collect(
     )
 
 
-def _refuse_if_too_large(batch: _Batch, request: _Request) -> None:
+def _refuse_if_too_large(prepared: Prepared, n_members: int, request: _Request) -> None:
     """Raise `TooLarge` before anything runs that cannot fit."""
-    n_members, n_times = len(batch.columns.members), len(request.times)
+    d, n_times = prepared.problem.d, len(request.times)
     need = predicted_bytes(
-        batch.prepared[0], n_members, n_times, save=request.save, final_ados=request.final_ados
+        prepared, n_members, n_times, save=request.save, final_ados=request.final_ados
     )
-    what = f"A run of {n_members} x {batch.index_set.n_ado:,} ADOs of {batch.d} x {batch.d}"
+    what = f"A run of {n_members} x {prepared.index_set.n_ado:,} ADOs of {d} x {d}"
     remedy = "lower `depth`, use fewer exponents, or run fewer members in a batch"
     if "ados" in request.save:
         what += f" that saves all of them at {n_times:,} times"

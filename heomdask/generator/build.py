@@ -94,7 +94,7 @@ class _Modes:
         self.gamma: Complexes = collect("gamma", complex)
         self.read: Reals = collect("read", float)
         tied = [(k, j) for k, j, _ in members[0].lateral]
-        self.scale = scaling.mode_scale(self.c, self.cbar, tied)
+        self.scale = scaling.mode_scale(self.c, self.cbar, self.gamma, tied)
 
 
 def _system(total: TermSum, members: Sequence[Expanded]) -> None:

@@ -11,7 +11,8 @@ the size of rho. It turns the links of the unscaled hierarchy into
     down     n_k c_k             ->  sqrt(n_k) c_k / a_k
     lateral  n_k Gamma_kl        ->  sqrt(n_k (n_l + 1)) Gamma_kl a_l / a_k
 
-with ``a_k = sqrt(max(|c_k|, |cbar_k|))``, 1 where both are 0. Modes tied by lateral rates mix on
+with ``a_k = sqrt(max(|c_k|, |cbar_k|))``; where both are 0, ``a_k = |gamma_k|``, which adds nothing
+to the fastest rates (1 where that is 0 too). Modes tied by lateral rates mix on
 equal terms, whichever of their coefficients happens to vanish; they share the largest a_k, so
 their a_l / a_k is 1.
 """
@@ -28,23 +29,29 @@ from heomdask.hierarchy.index_set import IndexSet
 
 
 def mode_scale(
-    c: NDArray[np.complex128], cbar: NDArray[np.complex128], tied: Iterable[tuple[int, int]]
+    c: NDArray[np.complex128],
+    cbar: NDArray[np.complex128],
+    gamma: NDArray[np.complex128],
+    tied: Iterable[tuple[int, int]],
 ) -> NDArray[np.float64]:
     """a_k of every member.
 
     Parameters
     ----------
     c, cbar : (M, K), in angular frequency squared.
+    gamma : (M, K), in angular frequency.
     tied : pairs (k, l) of modes that a lateral rate joins.
 
     Returns
     -------
-    (M, K), in angular frequency (1 where all the coefficients are 0).
+    (M, K), in angular frequency.
     """
     size = np.maximum(np.hypot(c.real, c.imag), np.hypot(cbar.real, cbar.imag))
+    rate = np.hypot(gamma.real, gamma.imag)
     for group in _groups(tied):
-        size[:, group] = size[:, group].max(axis=1, keepdims=True)
-    return np.sqrt(np.where(size == 0, 1.0, size))
+        for array in (size, rate):
+            array[:, group] = array[:, group].max(axis=1, keepdims=True)
+    return np.where(size > 0, np.sqrt(size), np.where(rate > 0, rate, 1.0))
 
 
 def ado_scale(scale: NDArray[np.float64], index_set: IndexSet) -> NDArray[np.float64]:

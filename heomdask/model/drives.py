@@ -37,6 +37,14 @@ class Drive:
         Operator, in angular frequency; Hermitian where f is real.
     breakpoints : sequence of float
         Times which no step crosses: edges and kinks of f. `Samples` bring their own.
+
+    Notes
+    -----
+    Before a run f is sampled at 4096 equal intervals of the run and at 8 per output interval;
+    ``stats["scan_resolution"]`` of a solution is the longest time between two samples. Pulses
+    and jumps that samples see are resolved. A pulse that lies between two samples is not seen,
+    unless breakpoints at both its ends are declared. A drive that is 0 at all samples gives a
+    `HeomdaskWarning`.
     """
 
     f: Pulse

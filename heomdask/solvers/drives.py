@@ -9,7 +9,7 @@ A stepper that sees f only at its own stages steps over a pulse. So f is sampled
 are located by bisection, to the last bit, and become breakpoints like those declared: a step
 ends at the last time before and the next begins at the first time after. Elsewhere no step may
 see more than `LARGEST_SHARE` of the local range of f go by. A pulse that is declared by no
-breakpoint and lies between two samples is not seen.
+breakpoint and lies between two samples is not seen: `Pieces` tell how far apart they are.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ class Drives:
     ----------
     value : times (M,) -> values (n_named, M); column m is evaluated at time m, for member m.
     breakpoints : per member, times which no step crosses.
+    pieces : per member, of a `scan` over a run that this one is a part of; () if there was none.
     """
 
     value: Callable[[Floats], Floats]
     breakpoints: Sequence[Sequence[float]] = ()
+    pieces: Sequence[Pieces] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +56,19 @@ class Pieces:
     before, after : (n,), the last time before each breakpoint and the first one after it.
     grid : (G,), sample times.
     travelled : (G,), how much f has varied up to there, in units of its local range.
+    zero : (n_named,), where a scalar is 0 at every sample.
     """
 
     before: Floats
     after: Floats
     grid: Floats
     travelled: Floats
+    zero: Mask
+
+    @property
+    def resolution(self) -> float:
+        """The longest time between two samples."""
+        return float(np.max(np.diff(self.grid), initial=0.0))
 
     def piece(self, t: float) -> tuple[float, float]:
         """First and last time of the smooth piece that begins or continues at t."""
@@ -90,7 +99,8 @@ def scan(drives: Drives, times: Floats, members: int) -> list[Pieces]:
         pairs = list(zip(*sides, strict=True))
         before, after = _merged([*pairs, *found[m]], times)
         travelled = _travelled(grid, samples[:, :, m], before, after)
-        pieces.append(Pieces(before, after, grid, travelled))
+        zero = np.all(samples[:, :, m] == 0, axis=0)
+        pieces.append(Pieces(before, after, grid, travelled, zero))
     return pieces
 
 

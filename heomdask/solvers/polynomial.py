@@ -47,9 +47,8 @@ class Run:
         self.acc = backend.empty(compiled)
         self.work = (backend.empty(compiled), backend.empty(compiled))
         self.record = Record(task, self.x)
-        self.rate = TRUNCATION_SHARE * task.tol / max(task.span, 1e-300)
+        self.rate = TRUNCATION_SHARE * task.tol / max(task.whole, 1e-300)
         self.epsilon = ROUNDING * float(np.finfo(compiled.dtype).eps)
-        self.bounds = task.bounds
         self.faber: Faber | None = None
         self.taylor: Taylor
         self.uses_faber = np.zeros(task.members, dtype=bool)
@@ -101,11 +100,13 @@ class Run:
 
     def _need_bounds(self) -> Bounds:
         """The ellipses of all members, made when the first one needs them."""
-        if self.bounds is None:
-            self.bounds = field_of_values(self.task.backend, self.task.compiled)
+        bounds = self.record.bounds
+        if bounds is None:
+            bounds = field_of_values(self.task.backend, self.task.compiled)
+            self.record.bounds = bounds
         if self.faber is None:
-            self.faber = Faber(self.bounds, self.task.span)
-        return self.bounds
+            self.faber = Faber(bounds, self.task.span)
+        return bounds
 
     def _groups(self) -> list[tuple[Series, Ints]]:
         """The series in use, and the members of each."""

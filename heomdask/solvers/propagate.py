@@ -35,6 +35,7 @@ def propagate(
     tol: float | NDArray[np.float64] = 1e-6,
     method: str = "auto",
     bounds: Bounds | None = None,
+    whole: float | None = None,
     drives: Drives | None = None,
     save_states: Sequence[int] = (),
     progress: Callable[[float], None] | None = None,
@@ -54,6 +55,8 @@ def propagate(
     method : "faber" or "taylor" for a constant generator, "rk" for any; "auto" takes "rk" if
         there are named scalars, else "taylor" where few applications will do, else "faber".
     bounds : the ellipses of a constant generator, if known; else they are computed if needed.
+    whole : the length of the run that this is a part of: errors are allowed to add up to `tol`
+        over that time. By default that of `times`.
     drives : values of the plan's named scalars.
     save_states : indices into `times` at which the whole state is kept.
     progress : called now and then with the fraction of the time that is done.
@@ -84,6 +87,7 @@ def propagate(
         tuple(range(len(grid))[i] for i in save_states),
         progress,
         max_applications,
+        float(grid[-1] - grid[0]) if whole is None else whole,
     )
     solver = Stepper(task, x0) if names or method == "rk" else Run(task, x0)
     return solver.to_end()

@@ -37,6 +37,7 @@ class Task:
     save_states: tuple[int, ...]
     progress: Callable[[float], None] | None
     max_applications: int
+    whole: float  # time over which `tol` is spread
 
     @property
     def members(self) -> int:
@@ -65,6 +66,8 @@ class Record:
         self.segments = np.zeros(task.members, dtype=np.int64)
         self.rejected = np.zeros(task.members, dtype=np.int64)
         self.method = [task.method] * task.members
+        self.bounds = task.bounds
+        self.scan_resolution: float | None = None
         self.stopped_at = np.full(task.members, np.nan)
         self.start_size = self.size_of(x)
         self.largest = self.start_size.copy()
@@ -148,9 +151,18 @@ class Record:
                 "rejected": int(self.rejected[m]),
                 "method": self.method[m],
             }
+            if self.scan_resolution is not None:
+                own["scan_resolution"] = self.scan_resolution
             if early[m]:
                 own |= {"stopped_at": float(self.stopped_at[m]), "fastest_rate": float(rates[m])}
             stats.append(own)
         return Trajectory(
-            task.times, self.probed, x, self.states, tuple(self.outcomes), tuple(stats), growth
+            task.times,
+            self.probed,
+            x,
+            self.states,
+            tuple(self.outcomes),
+            tuple(stats),
+            growth,
+            self.bounds,
         )

@@ -23,7 +23,8 @@ from heomdask.solvers.trajectory import Floats, Ints, Mask, Trajectory
 
 SHARE = 0.3  # of `tol`, for the estimated errors of all steps together
 CAUTION, SHRINK, GROW = 0.9, 0.2, 4.0
-PROPORTIONAL, INTEGRAL = 0.4 / 5, 0.7 / 5
+ORDER = 4  # of error over length, with which a step is judged
+PROPORTIONAL, INTEGRAL = 0.4 / ORDER, 0.7 / ORDER
 SMALLEST = 1e-13  # of the run: a step that must be shorter than this has met an infinity
 
 A = [[float(x) for x in row] for row in DOPRI5.a]
@@ -49,7 +50,9 @@ class Stepper:
         self.high = np.full(task.members, np.inf)
         self.pieces: list[Pieces] = []
         if task.drives is not None:
-            self.pieces = scan(task.drives, task.times, task.members)
+            known = task.drives.pieces
+            self.pieces = list(known) or scan(task.drives, task.times, task.members)
+            self.record.scan_resolution = self.pieces[0].resolution
 
     def to_end(self) -> Trajectory:
         """Run all members to the last time, or to where they stop."""
@@ -120,7 +123,7 @@ class Stepper:
         error = self._error(h)
         ran = record.active.copy()
         record.applications[ran] += DOPRI5.stages - 1
-        part = h / max(task.span, 1e-300)  # errors of steps add up: each has its share by length
+        part = h / max(task.whole, 1e-300)  # errors of steps add up: each has its share by length
         allowed = np.maximum(SHARE * task.tol * part, 1e-15 * record.largest)
         with np.errstate(all="ignore"):
             ratio = error / allowed
@@ -165,7 +168,7 @@ class Stepper:
         safe = np.where(np.isfinite(ratio), np.maximum(ratio, 1e-10), 1e10)
         factor = CAUTION * safe**-INTEGRAL * self.before**PROPORTIONAL
         factor = np.where(good, np.clip(factor, SHRINK, GROW), 1.0)
-        worse = np.clip(CAUTION * safe ** (-1 / 5), SHRINK, CAUTION)
+        worse = np.clip(CAUTION * safe ** (-1 / ORDER), SHRINK, CAUTION)
         # a step cut short by an end says nothing against the longer one that was planned
         kept = np.where(good, np.maximum(h * factor, np.minimum(self.step, GROW * h)), h * worse)
         kept = np.where(good & (factor < 1), h * factor, kept)

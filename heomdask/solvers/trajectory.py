@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 from heomdask.backends.traits import State
 from heomdask.outcome import Outcome
 from heomdask.plan import AnyArray
+
+if TYPE_CHECKING:
+    from heomdask.solvers.bounds import Bounds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,9 +39,11 @@ class Trajectory:
     outcomes : how each member ended.
     stats : per member, by name: "applications" of G, rejected work included;
         "bound_applications" of G and its adjoint on top; "segments" (or steps) accepted and
-        "rejected"; the "method" that finished it; and, if it stopped early, "stopped_at" and
+        "rejected"; the "method" that finished it; of a driven run, the "scan_resolution", the
+        longest time between two samples of its drives; and, if it stopped early, "stopped_at" and
         the "fastest_rate" of the generator.
     growth : (M,), the largest element of any ADO ever seen over the largest one at the start.
+    bounds : the ellipses, given or made on the way, for a run that goes on; None if not needed.
     """
 
     times: Floats
@@ -47,3 +53,4 @@ class Trajectory:
     outcomes: tuple[Outcome, ...]
     stats: tuple[Mapping[str, int | float | str], ...]
     growth: Floats
+    bounds: Bounds | None

@@ -118,9 +118,10 @@ def test_links_by_hand():
 def test_scale_of_modes_without_coupling_and_of_blocks():
     c = np.array([[4.0, 0.0, 9j, 0.0], [0.0, 0.0, 0.0, 0.0]], dtype=complex)
     cbar = np.array([[1.0, 0.0, 0.0, 0.0], [16.0, 0.0, 0.0, 0.0]], dtype=complex)
-    np.testing.assert_array_equal(mode_scale(c, cbar, []), [[2, 1, 3, 1], [4, 1, 1, 1]])
+    gamma = np.array([[7.0, 0.25, 7.0, 0.0], [7.0, 3 + 4j, 0.0, 2.0]])
+    np.testing.assert_array_equal(mode_scale(c, cbar, gamma, []), [[2, 0.25, 3, 1], [4, 5, 1, 2]])
     np.testing.assert_array_equal(
-        mode_scale(c, cbar, [(1, 2), (3, 2)]), [[2, 3, 3, 3], [4, 1, 1, 1]]
+        mode_scale(c, cbar, gamma, [(1, 2), (3, 2)]), [[2, 3, 3, 3], [4, 5, 5, 5]]
     )
 
 

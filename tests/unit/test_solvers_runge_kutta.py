@@ -147,17 +147,61 @@ def test_scalars_are_those_of_the_plan_in_its_order():
     assert moments.max() <= 3.0
 
 
-@pytest.mark.parametrize("tol", [1e-3, 1e-5])
-def test_tol_bounds_the_error_of_a_long_run(tol):
-    """A qubit that turns 300 times: the errors of all its steps together stay within `tol`."""
+@pytest.mark.parametrize(
+    ("end", "tol"),
+    [
+        (100.0, 1e-3),
+        pytest.param(3000.0, 1e-3, marks=pytest.mark.slow),
+        pytest.param(1000.0, 1e-5, marks=pytest.mark.slow),
+    ],
+)
+def test_tol_bounds_the_error_of_a_long_run(end, tol):
+    """The errors of all steps of a qubit that turns up to 1000 times stay within `tol` together."""
     H = np.array([[0.5, 1.0], [1.0, -0.5]])
     drive = hd.Problem(np.diag([0.5, -0.5]), drives=[(_one, np.array([[0, 1], [1, 0]]))])
-    times = np.array([0.0, 500.0, 1000.0])
+    times = np.array([0.0, end / 3, end])
     found = hd.evolve(drive, [1, 0], times, depth=0, expansion=hd.Pade(0), tol=tol).rho
     energies, basis = np.linalg.eigh(H)
     for t, rho in zip(times, found, strict=True):
         ket = basis @ (np.exp(-1j * energies * t) * basis[0])
         assert np.max(np.abs(rho - np.outer(ket, ket.conj()))) < tol
+
+
+class Gaussian:
+    """A pulse that turns the qubit by pi."""
+
+    def __init__(self, centre, width):
+        self.centre, self.width = centre, width
+
+    def __call__(self, t):
+        x = (t - self.centre) / self.width
+        return math.sqrt(math.pi / 8) / self.width * math.exp(-x * x / 2)
+
+
+def _driven(pulse, n, breakpoints=()):
+    """A run of 1000 with all ADOs saved, so in chunks of 16 output times."""
+    drive = hd.Drive(pulse, SX.real, breakpoints=breakpoints)
+    return hd.evolve(
+        hd.Problem(0 * SX.real, drives=[drive]), [1, 0], np.linspace(0, 1000, n),
+        depth=0, expansion=hd.Pade(0), save=("rho", "ados"),
+    )  # fmt: skip
+
+
+def test_a_pulse_between_two_samples_is_warned_of_unless_declared():
+    pulse = Gaussian(503.3, 0.003)
+    with pytest.warns(hd.HeomdaskWarning, match=r"up to 0.244 apart.*Declare breakpoints"):
+        unseen = _driven(pulse, 2)
+    assert unseen.stats["scan_resolution"] == pytest.approx(1000 / 4096)
+    assert unseen.rho[-1, 0, 0] == 1
+    seen = _driven(pulse, 2, breakpoints=[503.285, 503.315])
+    assert seen.rho[-1, 1, 1].real == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("width", [0.01, 2.0])
+def test_chunks_of_time_share_one_scan(width):
+    """In most chunks this pulse is 0; over the run it is not, and so nothing is warned of."""
+    found = _driven(Gaussian(503.37, width), 50)
+    assert found.rho[-1, 1, 1].real == pytest.approx(1, abs=1e-6)
 
 
 def _one(t: float) -> float:
