@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from heomdask import checks
 from heomdask.errors import InputError
+from heomdask.generator.expanded import Expanded
 from heomdask.outcome import Outcome
 from heomdask.results.sentinel import trace_norm
 from heomdask.results.solution import Ados
@@ -70,8 +71,9 @@ def operator(rho0: Any, d: int) -> Complex:
     return array.reshape(d, d)
 
 
-def hierarchy(rho0: Any, d: int, n_ado: int, indices: NDArray[Any]) -> Complex:
+def hierarchy(rho0: Any, d: int, indices: NDArray[Any], expanded: Expanded) -> Complex:
     """All ADOs (n_ado, d, d) of an earlier run, checked against this run's hierarchy."""
+    n_ado = len(indices)
     array = np.array(rho0.values if isinstance(rho0, Ados) else rho0, dtype=np.complex128)
     if array.shape != (n_ado, d, d):
         raise InputError(
@@ -84,12 +86,20 @@ def hierarchy(rho0: Any, d: int, n_ado: int, indices: NDArray[Any]) -> Complex:
             "`rho0` must come from a run with the same hierarchy, got ADOs with other indices; "
             "use the same `depth` and `expansion` as the earlier run."
         )
+    if isinstance(rho0, Ados) and rho0.modes not in ("", expanded.modes):
+        raise InputError(
+            "`rho0` must come from a run with the same exponents, got ADOs of other rates or "
+            "coefficients; use the same baths and `expansion` as the earlier run, or go on from "
+            "sol.ados.rho, which forgets the baths' memory."
+        )
     if not np.all(np.isfinite(array)):
         raise InputError("`rho0` must be finite, got NaN or infinity in its ADOs.")
     return array
 
 
-def start(rho0s: Sequence[Any] | Complex, d: int, indices: NDArray[Any]) -> Start:
+def start(
+    rho0s: Sequence[Any] | Complex, d: int, indices: NDArray[Any], expanded: Sequence[Expanded]
+) -> Start:
     """The states of a batch; if one of them is a whole hierarchy, all of them are."""
     n_ado = len(indices)
     whole = [isinstance(r, Ados) or (np.ndim(r) == 3 and n_ado > 1) for r in rho0s]
@@ -97,7 +107,7 @@ def start(rho0s: Sequence[Any] | Complex, d: int, indices: NDArray[Any]) -> Star
         values = np.zeros((len(rho0s), n_ado, d, d), dtype=np.complex128)
         for m, rho0 in enumerate(rho0s):
             if whole[m]:
-                values[m] = hierarchy(rho0, d, n_ado, indices)
+                values[m] = hierarchy(rho0, d, indices, expanded[m])
             else:
                 values[m, 0] = operator(rho0, d)
     else:

@@ -214,7 +214,7 @@ def _run(prepared: Sequence[Prepared], rho0s: Any, request: _Request) -> BatchRe
     clock = [time.perf_counter()]
     first = prepared[0]
     ados = first.index_set
-    begin = start(rho0s, first.problem.d, ados.indices)
+    begin = start(rho0s, first.problem.d, ados.indices, [p.expanded for p in prepared])
     columns = columns_of(begin, real=first.expanded.form == "real")
     members = [prepared[m].expanded for m in columns.members]
 
@@ -398,7 +398,10 @@ def _collect(
     final = None
     if request.final_ados:
         values = batch.hierarchy(record.state)
-        final = [Ados(v, batch.index_set.indices) for v in values]
+        final = [
+            Ados(v, batch.index_set.indices, p.expanded.modes)
+            for v, p in zip(values, batch.prepared, strict=True)
+        ]
     observables: dict[str, NDArray[Any]] = {}
     for (name, observable), values, factor in zip(
         wanted.items(), record.values, batch.bound.factors, strict=True

@@ -88,6 +88,39 @@ def config(old: str, new: str) -> Any:
     return parse(CONFIG.replace(old, new), "test.toml").to_sweep()
 
 
+UNITS = """
+[system]
+unit = "cm^-1"
+hamiltonian = [[100.0, 50.0], [50.0, 0.0]]
+[[bath]]
+kind = "drude-lorentz"
+{fields}
+[sweep.axes]
+{axes}
+[solve]
+times = {{ start = 0, stop = 100, step = 10, unit = "fs" }}
+depth = 2
+expansion = "pade 1"
+[output]
+store = "x.zarr"
+"""
+AXES = {
+    "bare": "{ values = [1, 2] }",
+    "tau": '{ values = [50, 100], unit = "fs" }',
+    "wide": '{ values = [50, 100], unit = "cm^-1" }',
+}
+
+
+def in_units(field: str, text: str) -> Any:
+    """A configuration with [system] unit, one of whose fields is `text`."""
+    fields = {"lam": '"35 cm^-1"', "gamma": '"1/(50 fs)"', "T": '"300 K"'} | {field: text}
+    axes = {name: table for name, table in AXES.items() if text == f'"{name}"'}
+    filled = [
+        "\n".join(f"{name} = {value}" for name, value in rows.items()) for rows in (fields, axes)
+    ]
+    return parse(UNITS.format(fields=filled[0], axes=filled[1]), "test.toml").to_sweep()
+
+
 # (what is wrong, the call, what the message must name)
 WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("H not Hermitian", lambda: hd.Problem([[0, 1], [0, 0]]), "`H`"),
@@ -170,6 +203,14 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("TOML: expansion", lambda: config("pade 1", "pade"), "`expansion`"),
     ("TOML: coupling", lambda: config('coupling = "sz"', 'coupling = "site 3"'), "`coupling`"),
     ("TOML: ragged Hamiltonian", lambda: config("[0.5, -0.25]", "[0.5]"), "`hamiltonian`"),
+    ("TOML: plain lam beside a unit", lambda: in_units("lam", "35"), "`lam`"),
+    ("TOML: plain gamma beside a unit", lambda: in_units("gamma", "0.5"), "`gamma`"),
+    ("TOML: plain T beside a unit", lambda: in_units("T", "300"), 'write for example T = "300 K"'),
+    ("TOML: plain axis beside a unit", lambda: in_units("lam", '"bare"'), "axis `bare`"),
+    ("TOML: axis of another dimension", lambda: in_units("gamma", '"tau"'), "`gamma`"),
+    ("TOML: temperature from an energy axis", lambda: in_units("T", '"wide"'), "`T`"),
+    ("TOML: time axis without [system] unit",
+     lambda: config("values = [0.5, 1.0] }", 'values = [50, 100], unit = "fs" }'), "`T`"),
     ("TOML: no such file", lambda: read("missing.toml"), "missing.toml"),
     ("TOML: no such example", lambda: read("fnord"), "fnord"),
 ]  # fmt: skip
@@ -182,6 +223,11 @@ def test_one_clear_sentence(call: Callable[[], Any], name: str) -> None:
     message = str(caught.value)
     assert name in message
     assert "\n" not in message and 20 < len(message) < 400
+
+
+def test_axes_and_texts_with_units_are_taken() -> None:
+    for field in ("lam", "gamma"):
+        assert list(in_units(field, '"wide"').over) == ["wide"]
 
 
 def test_a_locked_build_is_refused_before_submission(tmp_path: Path) -> None:

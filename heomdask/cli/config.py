@@ -69,7 +69,8 @@ class TermTable(_Table, kw_only=True, frozen=True):
 class SystemTable(_Table, kw_only=True, frozen=True):
     """The system: its Hamiltonian, the initial state, and what is measured.
 
-    `unit` is that of the Hamiltonian's numbers (none: dimensionless). `initial` is "site N" or a
+    `unit` is that of the Hamiltonian's numbers (none: dimensionless, as all plain numbers then are;
+    with it, every energy, rate and temperature needs a unit of its own). `initial` is "site N" or a
     matrix or vector. `observables` are named operators; without them, the populations P1, P2, ...
     """
 
@@ -189,7 +190,11 @@ class Config(_Table, kw_only=True, frozen=True):
             return load_function(self.build)
         assert self.system is not None
         physics = PhysicsBuild.from_tables(
-            self.system, self.bath, self.lindblad, self.sweep.disorder, tuple(self.sweep.axes)
+            self.system,
+            self.bath,
+            self.lindblad,
+            self.sweep.disorder,
+            {name: a.unit for name, a in self.sweep.axes.items()},
         )
         named = self.system.observables or {f"P{j + 1}": f"site {j + 1}" for j in range(physics.d)}
         return physics, {k: operator(k, v, physics.d) for k, v in named.items()}

@@ -1,6 +1,6 @@
 """From the tables of a TOML file to a `build` function: one point's `Problem`.
 
-Takes: [system], [[bath]], [[lindblad]], [sweep.disorder] and the names of the axes.
+Takes: [system], [[bath]], [[lindblad]], [sweep.disorder] and the axes with their units.
 Gives: `PhysicsBuild`, picklable, called with the point's axis values and its random generator.
 Next file: `main.py`, the commands.
 """
@@ -19,7 +19,7 @@ from heomdask.errors import InputError
 from heomdask.model import Coupling, DrudeLorentz, Ohmic, Problem, UnderdampedBrownian
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from heomdask.cli.config import BathTable, DisorderTable, LindbladTable, SystemTable
 
@@ -38,6 +38,7 @@ _BATHS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
     "underdamped": (UnderdampedBrownian, ("lam", "gamma", "w0", "T"), ()),
     "ohmic": (Ohmic, ("s", "wc", "T"), ("lam", "alpha")),
 }
+_EXAMPLES = {"energy": "35 cm^-1", "temperature": "300 K"}
 
 
 def operator(name: str, value: Matrix, d: int) -> Operator:
@@ -99,7 +100,7 @@ class PhysicsBuild:
         baths: Sequence[BathTable],
         lindblad: Sequence[LindbladTable],
         disorder: DisorderTable | None,
-        axes: tuple[str, ...],
+        axes: Mapping[str, str | None],  # name -> unit
     ) -> PhysicsBuild:
         used: set[str] = {"depth", "tol"}
         rows = system.hamiltonian
@@ -112,7 +113,9 @@ class PhysicsBuild:
             energy = units.convert(1.0, system.unit, "energy", name="unit").value
 
         def number(name: str, value: Quantity, dimension: str) -> Quantity:
-            return _quantity(name, value, dimension, axes, used)
+            if isinstance(value, str) and value in axes:
+                used.add(value)
+            return _quantity(name, value, dimension, axes, system.unit is not None)
 
         built = cls(
             hamiltonian=energy * operator("hamiltonian", rows, d),
@@ -190,12 +193,32 @@ def _bath(
 
 
 def _quantity(
-    name: str, value: Quantity, dimension: str, axes: tuple[str, ...], used: set[str]
+    name: str, value: Quantity, dimension: str, axes: Mapping[str, str | None], has_units: bool
 ) -> Quantity:
+    """Internal number, or the name of an axis; plain numbers only where nothing has units."""
+    plain_is_wrong = has_units and dimension != "dimensionless"
+    example = _EXAMPLES.get(dimension, "0.5")
     if isinstance(value, str) and value in axes:
-        used.add(value)
+        unit = axes[value]
+        if unit is None and plain_is_wrong:
+            raise InputError(
+                f"`{name}` must have a unit, because [system] has one, got the axis `{value}` "
+                f"without; give the axis a unit of the dimension {dimension}, as in {example!r}."
+            )
+        if unit is not None:
+            found = units.convert(1.0, unit, name=f"sweep.axes.{value}.unit").dimension
+            if found != dimension:
+                raise InputError(
+                    f"`{name}` must be of the dimension {dimension}, as in {example!r}, got the "
+                    f"axis `{value}` in {unit!r}, which is of the dimension {found}."
+                )
         return value
     if not isinstance(value, str):
+        if plain_is_wrong:
+            raise InputError(
+                f"`{name}` must have a unit, because [system] has one, got the plain number "
+                f'{value:g}; write for example {name} = "{example}".'
+            )
         return float(value)
     try:
         return units.quantity(value, dimension, name=name)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from heomdask.model.digest import digest_of
 from heomdask.model.exponents import Exponents
 from heomdask.plan import Form
 
@@ -49,6 +50,11 @@ class Expanded:
     def rates(self) -> tuple[float, ...]:
         """Real parts of the decay rates of all modes, as `index_set` takes them."""
         return tuple(float(g) for _, e, _ in self.baths for g in e.gamma.real)
+
+    @functools.cached_property
+    def modes(self) -> str:
+        """A digest of what defines the ADOs: gamma, c, cbar and lateral of all baths."""
+        return digest_of([(e.gamma, e.c, e.cbar, e.lateral) for _, e, _ in self.baths])
 
     @functools.cached_property
     def form(self) -> Form:

@@ -17,6 +17,8 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+_HEAP_TYPE = 1 << 9  # the interpreter's flag of a class that is made at run time
+
 
 def digest_of(*values: Any) -> str:
     """64 hexadecimal digits that depend on the content alone.
@@ -68,26 +70,46 @@ def _parts(value: Any) -> list[Any]:
         return [getattr(value, "__module__", ""), getattr(value, "__qualname__", str(value))]
     if dataclasses.is_dataclass(value):
         return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
-    if callable(value) and hasattr(value, "__dict__"):
-        return [type(value).__module__, type(value).__call__, vars(value), *_hidden(value)]
+    if callable(value) and (slots := _slots(value)) is not None:
+        cls, state = type(value), getattr(value, "__dict__", {})
+        return [cls.__module__, cls.__call__, state, slots, _methods(cls)]
     return [cloudpickle.dumps(value)]
 
 
-def _hidden(value: Any) -> list[Any]:
-    """What `vars` does not show: slots of all base classes, and the code of the other methods.
+def _slots(value: Any) -> list[tuple[str, str, Any]] | None:
+    """What `vars` does not show: slots of all base classes; None where a class hides its state.
 
     (scipy's cubic splines keep their coefficients in slots.)
     """
-    names = {
-        name
-        for cls in type(value).__mro__
-        for name in np.atleast_1d(cls.__dict__.get("__slots__", ())).tolist()
-        if name not in ("__dict__", "__weakref__")
-    }
-    slots = [(name, getattr(value, name)) for name in sorted(names) if hasattr(value, name)]
-    methods = sorted(vars(type(value)).items())
-    code = [(name, f.__code__) for name, f in methods if isinstance(f, types.FunctionType)]
-    return [slots, code]
+    found = []
+    for cls in type(value).__mro__:
+        declared = vars(cls).get("__slots__", ())
+        declared = (declared,) if isinstance(declared, str) else tuple(declared)
+        members = {
+            name: member
+            for name, member in vars(cls).items()
+            if isinstance(member, types.MemberDescriptorType)
+        }
+        is_python = bool(cls.__flags__ & _HEAP_TYPE) or cls.__basicsize__ == object.__basicsize__
+        hidden = len(set(declared) - {"__dict__", "__weakref__"}) != len(members)
+        if hidden or not is_python:
+            return None
+        for name, member in sorted(members.items()):
+            try:
+                found.append((cls.__qualname__, name, member.__get__(value)))
+            except AttributeError:  # declared, but not set
+                continue
+    return found
+
+
+def _methods(cls: type) -> list[tuple[str, str, types.CodeType]]:
+    """The code of all functions of a class and its bases."""
+    return [
+        (base.__qualname__, name, f.__code__)
+        for base in cls.__mro__
+        for name, f in sorted(vars(base).items())
+        if isinstance(f, types.FunctionType)
+    ]
 
 
 def _function_parts(function: types.FunctionType) -> list[Any]:

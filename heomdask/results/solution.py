@@ -35,10 +35,13 @@ class Ados:
     ----------
     values : (n_ado, d, d); row 0 is the reduced density matrix.
     indices : (n_ado, n_modes), the multi-index n of each ADO; empty where it is not known.
+    modes : digest of the modes (gamma, c, cbar, lateral) that the indices count; "" where it is
+        not known.
     """
 
     values: Complex
     indices: NDArray[np.integer[Any]]
+    modes: str = ""
 
     @property
     def rho(self) -> Complex:

@@ -12,8 +12,10 @@ import scipy.linalg
 
 import heomdask as hd
 from heomdask import initial, solve
+from heomdask.generator.expanded import Expanded
 from heomdask.preparation import predicted_bytes
 from heomdask.results import sentinel
+from heomdask.results.solution import Ados
 
 SX = np.array([[0.0, 1.0], [1.0, 0.0]])
 SY = np.array([[0.0, -1.0j], [1.0j, 0.0]])
@@ -114,7 +116,7 @@ class TestStates:
         assert np.max(np.abs(rest.ados.values - straight.ados.values)) < 1e-8
 
     def test_rounding_is_not_a_reason_for_two_members(self):
-        state = initial.start([UP + 1e-16j * SX], 2, np.zeros((1, 0), int))
+        state = initial.start([UP + 1e-16j * SX], 2, np.zeros((1, 0), int), [Expanded(H)])
         assert state.hermitian.tolist() == [True]
 
     @pytest.mark.parametrize(
@@ -136,6 +138,17 @@ class TestStates:
         assert len(other.ados) == 15  # as many, but others
         with pytest.raises(hd.InputError, match="with other indices"):
             run(other.ados)
+
+    def test_restart_from_other_exponents(self):
+        pade = run(expansion=hd.Pade(1)).ados
+        warm = hd.Problem(H, [hd.Coupling(SZ, hd.DrudeLorentz(lam=0.1, gamma=0.5, T=0.6))])
+        for options in ({"expansion": hd.Matsubara(1)}, {"problem": warm}):
+            assert np.array_equal(run(**options).ados.indices, pade.indices)
+            with pytest.raises(hd.InputError, match="ADOs of other rates"):
+                run(pade, **options)
+        quench = hd.Problem(2 * H, PROBLEM.couplings)
+        assert run(pade, problem=quench).outcome.good  # the Hamiltonian may change
+        assert run(Ados(pade.values, pade.indices), problem=warm).outcome.good  # not known
 
 
 @pytest.mark.parametrize(
