@@ -11,8 +11,9 @@ the size of rho. It turns the links of the unscaled hierarchy into
     down     n_k c_k             ->  sqrt(n_k) c_k / a_k
     lateral  n_k Gamma_kl        ->  sqrt(n_k (n_l + 1)) Gamma_kl a_l / a_k
 
-with ``a_k = sqrt(max(|c_k|, |cbar_k|))``; where both are 0, ``a_k = |gamma_k|``, which adds nothing
-to the fastest rates (1 where that is 0 too). Modes tied by lateral rates mix on
+with ``a_k = sqrt(max(|c_k|, |cbar_k|))``; where both are 0, ``a_k = |gamma_k| / 8``:
+links much slower than the decay, which leave the field of values as it is (1 where that is 0
+too). Modes tied by lateral rates mix on
 equal terms, whichever of their coefficients happens to vanish; they share the largest a_k, so
 their a_l / a_k is 1.
 """
@@ -26,6 +27,8 @@ import scipy.special
 from numpy.typing import NDArray
 
 from heomdask.hierarchy.index_set import IndexSet
+
+UNCOUPLED = 0.125  # a_k / |gamma_k| of a mode without coefficients
 
 
 def mode_scale(
@@ -47,7 +50,7 @@ def mode_scale(
     (M, K), in angular frequency.
     """
     size = np.maximum(np.hypot(c.real, c.imag), np.hypot(cbar.real, cbar.imag))
-    rate = np.hypot(gamma.real, gamma.imag)
+    rate = UNCOUPLED * np.hypot(gamma.real, gamma.imag)
     for group in _groups(tied):
         for array in (size, rate):
             array[:, group] = array[:, group].max(axis=1, keepdims=True)

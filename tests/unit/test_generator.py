@@ -119,9 +119,11 @@ def test_scale_of_modes_without_coupling_and_of_blocks():
     c = np.array([[4.0, 0.0, 9j, 0.0], [0.0, 0.0, 0.0, 0.0]], dtype=complex)
     cbar = np.array([[1.0, 0.0, 0.0, 0.0], [16.0, 0.0, 0.0, 0.0]], dtype=complex)
     gamma = np.array([[7.0, 0.25, 7.0, 0.0], [7.0, 3 + 4j, 0.0, 2.0]])
-    np.testing.assert_array_equal(mode_scale(c, cbar, gamma, []), [[2, 0.25, 3, 1], [4, 5, 1, 2]])
     np.testing.assert_array_equal(
-        mode_scale(c, cbar, gamma, [(1, 2), (3, 2)]), [[2, 3, 3, 3], [4, 5, 5, 5]]
+        mode_scale(c, cbar, gamma, []), [[2, 1 / 32, 3, 1], [4, 5 / 8, 1, 1 / 4]]
+    )
+    np.testing.assert_array_equal(
+        mode_scale(c, cbar, gamma, [(1, 2), (3, 2)]), [[2, 3, 3, 3], [4, 5 / 8, 5 / 8, 5 / 8]]
     )
 
 
