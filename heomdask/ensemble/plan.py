@@ -168,7 +168,7 @@ def _tasks(pending: int, shard_points: float, slots: int, each: float) -> int:
     """How many tasks the driver's rule gives."""
     count, left = 0, float(pending)
     while left > 0:
-        points = max(task_points(int(left), slots, each, 1), shard_points)
+        points = max(task_points(int(left), pending, slots, each, 1), shard_points)
         left -= points // shard_points * shard_points
         count += 1
     return count

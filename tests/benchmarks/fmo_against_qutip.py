@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import heomdask as hd
+from heomdask.ensemble.axes import sample_rng
 from heomdask.units import K, cm1, fs
 
 SIGMA, LAM, GAMMA, T, DEPTH, ERROR = 80 * cm1, 35 * cm1, 1 / (50 * fs), 300 * K, 6, 1e-5
@@ -40,20 +41,20 @@ def hamiltonian(sample: int) -> np.ndarray[Any, Any]:
     """Exactly the sample that the sweep's own `rng` gives."""
     text = (resources.files("heomdask.examples") / "fmo.toml").read_text()
     H = cm1 * np.array(tomllib.loads(text)["system"]["hamiltonian"])
-    rng = hd.ensemble.axes.sample_rng(1, sample)
+    rng = sample_rng(1, sample)
     return H + np.diag(SIGMA * rng.standard_normal(7))
 
 
 def qutip_populations(sample: int, method: str, rtol: float) -> np.ndarray[Any, Any]:
     import qutip as qt
-    from qutip.solver.heom import DrudeLorentzBath, HEOMSolver, system_terminator
+    from qutip.solver.heom import DrudeLorentzBath, HEOMSolver
 
     H = qt.Qobj(hamiltonian(sample))
     projectors = [qt.basis(7, j).proj() for j in range(7)]
     baths = [DrudeLorentzBath(P, lam=LAM, gamma=GAMMA, T=T, Nk=0) for P in projectors]
     L = qt.liouvillian(H)
-    for P, bath in zip(projectors, baths, strict=True):
-        L = L + system_terminator(P, bath.terminator()[0])
+    for bath in baths:
+        L = L + bath.terminator()[1]
     options = {"method": method, "rtol": rtol, "atol": rtol * 1e-2, "nsteps": 100_000,
                "progress_bar": "", "store_states": False}  # fmt: skip
     solver = HEOMSolver(L, baths, max_depth=DEPTH, options=options)
