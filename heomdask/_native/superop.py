@@ -74,7 +74,7 @@ class Table:
         """(n, 1) or (n, M) values as (n, M, planes) doubles."""
         full = np.empty((len(rows), self.plan.n_members), dtype=self.plan.dtype)
         full[...] = rows
-        return full.view(np.float64).reshape(len(rows), self.plan.n_members, -1)
+        return full.view(np.float64).reshape(*full.shape, self.plan.dtype.itemsize // 8)
 
     def values(self) -> Floats:
         """All rows."""

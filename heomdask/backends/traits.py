@@ -260,17 +260,18 @@ def state_dtype(plan: Plan, precision: str) -> np.dtype[Any]:
     return np.dtype("complex128" if precision == "float64" else "complex64")
 
 
-def local_blocks(plan: Plan, member: int) -> AnyArray:
-    """B_n for every ADO of one member: (n_rows, d^2, d^2)."""
+def local_blocks(plan: Plan, member: int, rows: int | None = None) -> AnyArray:
+    """B_n for every ADO of one member, or for the first `rows`: (n_rows, d^2, d^2)."""
     d = plan.d
-    blocks = np.zeros((plan.n_rows, d * d, d * d), dtype=plan.dtype)
+    n = plan.n_rows if rows is None else rows
+    blocks = np.zeros((n, d * d, d * d), dtype=plan.dtype)
     swap = np.arange(d * d).reshape(d, d).T.ravel()
     for term in plan.terms:
-        diagonal = np.zeros(plan.n_rows, dtype=plan.dtype)
+        diagonal = np.zeros(n, dtype=plan.dtype)
         for s in term.shifts:
             if s.name is None:
                 value = s.scalar[member if len(s.scalar) > 1 else 0]
-                diagonal = diagonal + value * plan.patterns[s.pattern].matrix.diagonal()
+                diagonal = diagonal + value * plan.patterns[s.pattern].matrix.diagonal()[:n]
         left = np.eye(d) if term.left is None else term.left.of(member)
         right = np.eye(d) if term.right is None else term.right.of(member)
         small = np.kron(left, right.T)

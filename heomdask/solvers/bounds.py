@@ -1,24 +1,29 @@
 """Where the field of values of a constant generator lies, per member.
 
 Takes: a compiled plan without named scalars.
-Gives: `Bounds`, an ellipse per member, by Lanczos on ``(G + G^+)/2`` and ``(G - G^+)/2i``;
-    `fastest_rate`, read off the plan alone.
+Gives: `Bounds`, an ellipse per member; `fastest_rate`, read off the plan alone.
 Next file: `faber.py`, the polynomials of that ellipse.
 
-A Hermitian operator's extreme eigenvalues are approached from inside by the Ritz values; each
-is moved outwards by its residual norm, which makes it an upper estimate as a rule. What is
-still outside costs applications, not accuracy: the guard of `polynomial.py` sees it.
+``G = B + C``, where B maps every ADO to itself and is the same on all of them (the Hamiltonian,
+Lindblad operators, terminators), and C is the rest. The field of values of a sum lies within the
+sum of both; that of B is known exactly from one (d^2, d^2) matrix, and that of C, which disorder
+in the Hamiltonian leaves alone, is found once and kept for all members and batches that share it.
+It comes from Lanczos on ``(C + C^+)/2`` and ``(C - C^+)/2i``: a Hermitian operator's extreme
+eigenvalues are approached from inside by the Ritz values; each is moved outwards by its residual
+norm, which makes it an upper estimate as a rule. What is still outside costs applications, not
+accuracy: the guard of `polynomial.py` sees it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask.backends.traits import BackendTraits, Compiled, State
-from heomdask.plan import Plan
+from heomdask.backends.traits import BackendInfo, BackendTraits, Compiled, State, local_blocks
+from heomdask.plan import Plan, Term
 from heomdask.solvers.trajectory import Floats
 
 REAL_ITERATIONS, IMAG_ITERATIONS = 7, 10  # each applies G and G^+ once
@@ -26,6 +31,9 @@ LEFT_INFLATION = 1.01  # of the width; a margin on the right would cost e^{margi
 RIGHT_SHARE = 0.5  # of the residual norm, for the same reason
 INVARIANT = 1e-7  # a residual this small, relative, ends a chain: the square root of rounding
 SEED = 20240229  # of the one start vector that all problems of a shape share
+LARGEST_LOCAL = 16  # levels: beyond, the matrix of B is too large to be worth its eigenvalues
+MOST_KEPT = 4096  # members whose C is remembered
+_boxes: dict[tuple[BackendInfo, str, str], Floats] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,22 +64,75 @@ class Bounds:
 
 
 def field_of_values(backend: BackendTraits, compiled: Compiled) -> Bounds:
-    """The ellipse of every member of a compiled plan, to one or two per cent.
+    """The ellipse of every member of a compiled plan.
 
-    The start vector depends on the plan's shape alone, so a member's ellipse does not depend
-    on its companions.
+    A member's ellipse does not depend on its companions: the start vector of Lanczos depends on
+    the plan's shape alone.
     """
-    precision = "float64" if compiled.dtype.itemsize == compiled.plan.dtype.itemsize else "float32"
-    adjoint = backend.compile(compiled.plan.adjoint(), precision)
-    low, high = _extremes(backend, compiled, adjoint, REAL_ITERATIONS, +1)
-    left, right = _extremes(backend, compiled, adjoint, IMAG_ITERATIONS, -1)
-    low = high - LEFT_INFLATION * (high - low)
+    plan = compiled.plan
+    precision = "float64" if compiled.dtype.itemsize == plan.dtype.itemsize else "float32"
+    if plan.d > LARGEST_LOCAL or not any(is_local(plan, t) for t in plan.terms):
+        return _ellipses(_lanczos(backend, compiled, precision))
+    same, rest = (
+        dataclasses.replace(plan, terms=tuple(t for t in plan.terms if is_local(plan, t) == local))
+        for local in (True, False)
+    )
+    return _ellipses(_known(backend, rest, precision) + _local_box(same))
+
+
+def is_local(plan: Plan, term: Term) -> bool:
+    """Whether a term acts on every ADO alone, and alike."""
+    return all(plan.patterns[s.pattern].is_identity for s in term.shifts)
+
+
+def _ellipses(box: Floats) -> Bounds:
+    """From (4, M): lowest and highest real part, lowest and highest imaginary part."""
+    low, high, left, right = box
     return Bounds(
         centre=(high + low) / 2,
         real=(high - low) / 2,
         imag=np.maximum(np.abs(left), np.abs(right)),
         applications=2 * (REAL_ITERATIONS + IMAG_ITERATIONS),
     )
+
+
+def _local_box(plan: Plan) -> Floats:
+    """The box (4, M) of a plan whose terms are all local, exactly."""
+    box = np.empty((4, plan.n_members))
+    for m in range(plan.n_members):
+        block = local_blocks(plan, m, rows=1)[0]
+        if not np.all(np.isfinite(block)):
+            box[:, m] = 0.0, 0.0, -1.0, 1.0  # the run will find out
+            continue
+        adjoint = block.conj().T
+        box[:2, m] = np.linalg.eigvalsh((block + adjoint) / 2)[[0, -1]]
+        box[2:, m] = np.linalg.eigvalsh((block - adjoint) / 2j)[[0, -1]]
+    return box
+
+
+def _known(backend: BackendTraits, plan: Plan, precision: str) -> Floats:
+    """The box (4, M) of a plan, by Lanczos for those members that have not been seen before."""
+    if not plan.terms:
+        return np.zeros((4, plan.n_members))
+    keys = [(backend.info, precision, plan.member(m).digest) for m in range(plan.n_members)]
+    first = {key: m for m, key in reversed(list(enumerate(keys)))}
+    found = {key: _boxes[key] for key in first if key in _boxes}
+    new = sorted(m for key, m in first.items() if key not in found)
+    if new:
+        boxes = _lanczos(backend, backend.compile(plan.take(new), precision), precision)
+        found |= {keys[m]: box for m, box in zip(new, boxes.T, strict=True)}
+        if len(_boxes) > MOST_KEPT:
+            _boxes.clear()
+        _boxes.update(found)
+    return np.stack([found[key] for key in keys], axis=1)
+
+
+def _lanczos(backend: BackendTraits, compiled: Compiled, precision: str) -> Floats:
+    """The box (4, M) of a compiled plan, to one or two per cent."""
+    adjoint = backend.compile(compiled.plan.adjoint(), precision)
+    low, high = _extremes(backend, compiled, adjoint, REAL_ITERATIONS, +1)
+    left, right = _extremes(backend, compiled, adjoint, IMAG_ITERATIONS, -1)
+    return np.stack([high - LEFT_INFLATION * (high - low), high, left, right])
 
 
 def _extremes(

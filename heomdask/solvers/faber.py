@@ -26,8 +26,8 @@ from heomdask.solvers.bounds import Bounds
 from heomdask.solvers.segment import Segments
 from heomdask.solvers.trajectory import Floats, Ints, Mask
 
-MAX_DEGREE = 400  # of a segment
-FIRST, FIRST_FLAT = 60, 150  # degrees aimed at by the first segment, which teaches a lot
+MAX_DEGREE = 600  # of a segment
+FIRST = 150  # the degree aimed at by the first segment, which teaches a lot
 TAIL = 30  # coefficients beyond the degree that estimate what was cut off
 PAST_PEAK = 1e-2  # of the largest term, that the last ones must have fallen to
 BOUND = 2.0  # of |F_k|, in the 2-norm
@@ -121,8 +121,7 @@ class Faber:
         self.capacity, self.ratio = (real + imag) / 2, (real - imag) / (real + imag)
         members = len(self.centre)
         self.profile = np.full((MAX_DEGREE + TAIL + 1, members), SAFETY * BOUND)
-        aim = np.where(real > imag, FIRST_FLAT, FIRST)
-        first = np.minimum(aim / imag, aim**2 / (40 * real))
+        first = np.minimum(FIRST / imag, FIRST**2 / (40 * real))
         self.length = np.where(span < 2 * first, span, first)
         self.strikes = np.zeros(members, dtype=np.int64)
         self.growth = np.ones(members)  # by which to widen next
@@ -214,7 +213,7 @@ class Faber:
         undo = ~good & (self.narrowed[idx] < 1.0)
         self.may_narrow[idx] &= ~undo
         narrow = np.where(good & fell & flat & self.may_narrow[idx], NARROW, 1.0)
-        self.narrowing[idx] = np.where(undo, 1.0 / self.narrowed[idx], narrow)
+        self.narrowing[idx] = np.where(undo, 1.0 / NARROW, narrow)
         rose = np.isfinite(growth) & (last > RISING * middle) & (degree > 20)
         self.growth[idx] = np.where(rose & ~undo, growth, 1.0)
         with np.errstate(all="ignore"):

@@ -1,11 +1,20 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from solver_problems import plan_of, spin_boson, stiff, trimer
 
 from heomdask.backends.numpy_ import NumpyBackend
 from heomdask.plan import Pattern, Plan, Shift, Term
-from heomdask.solvers.bounds import Bounds, fastest_rate, field_of_values
+from heomdask.solvers.bounds import Bounds, fastest_rate, field_of_values, is_local
 from heomdask.testing.random_plans import random_plan
+
+
+def parts(plan):
+    """Everything, what acts on each ADO alike, and the rest."""
+    local = tuple(t for t in plan.terms if is_local(plan, t))
+    rest = tuple(t for t in plan.terms if not is_local(plan, t))
+    return plan, dataclasses.replace(plan, terms=local), dataclasses.replace(plan, terms=rest)
 
 
 def box(plan, member):
@@ -30,11 +39,29 @@ def test_axes_are_those_of_the_field_of_values(name):
     backend = NumpyBackend()
     bounds = field_of_values(backend, backend.compile(plan))
     for m in range(plan.n_members):
-        low, high, imag = box(plan, m)
+        (low, high, imag), *both = (np.array(box(part, m)) for part in parts(plan))
         width = high - low
-        assert abs(bounds.centre[m] - bounds.real[m] - low) < 0.08 * width
-        assert abs(bounds.centre[m] + bounds.real[m] - high) < 0.04 * width
-        assert 0.96 * imag < bounds.imag[m] < 1.08 * imag
+        wide_low, wide_high, wide_imag = sum(both)
+        assert wide_low <= low <= high <= wide_high + 1e-12 * width
+        assert imag <= wide_imag < 1.2 * imag
+        left, right = (bounds.centre[m] + sign * bounds.real[m] for sign in (-1, 1))
+        assert wide_low - 0.08 * width < left < low + 0.08 * width
+        assert high - 0.04 * width < right < wide_high + 0.04 * width
+        assert 0.96 * imag < bounds.imag[m] < 1.08 * wide_imag
+
+
+def test_disorder_in_the_hamiltonian_needs_no_new_lanczos(monkeypatch):
+    backend = NumpyBackend()
+    batches = [
+        plan_of([trimer(lam=0.0123, seed=seed) for seed in seeds], 3) for seeds in ((1, 2), (3, 4))
+    ]
+    field_of_values(backend, backend.compile(batches[0]))
+    monkeypatch.setattr(NumpyBackend, "apply", None)
+    second = field_of_values(backend, backend.compile(batches[1]))
+    monkeypatch.undo()
+    for m in range(2):
+        _, _, imag = box(batches[1], m)
+        assert imag * 0.96 < second.imag[m] < 1.3 * imag
 
 
 def test_bounds_of_a_member_do_not_depend_on_its_companions():
