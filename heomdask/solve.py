@@ -293,6 +293,7 @@ def _propagate(batch: _Batch, request: _Request) -> _Record:
             whole=whole,
             drives=drives,
             save_states=range(lead, last - first + lead) if record.at_times is not None else (),
+            wants_end=request.final_ados or last < n_times,
         )
         record.state, bounds = trajectory.state, trajectory.bounds
         states = batch.probed(trajectory.probed[lead:])

@@ -53,7 +53,7 @@ class _Engine(Generic[_S]):
     def recur(
         self,
         x: NDArray[_S],
-        acc: NDArray[_S],
+        acc: NDArray[_S] | None,
         work0: NDArray[_S],
         work1: NDArray[_S],
         coeffs: _Doubles,

@@ -169,7 +169,7 @@ class NativeBackend(BackendBase):
         compiled: Compiled,
         x: State,
         coeffs: AnyArray,
-        acc: State,
+        acc: State | None,
         probe: Selection,
         work: tuple[State, State],
     ) -> tuple[AnyArray, NDArray[np.float64]]:

@@ -131,14 +131,15 @@ class BackendTraits(Protocol):
         compiled: Compiled,
         x: State,
         coeffs: AnyArray,
-        acc: State,
+        acc: State | None,
         probe: Selection,
         work: tuple[State, State],
     ) -> tuple[AnyArray, NDArray[np.float64]]:
         """A polynomial segment: ``p_0 = x``, ``p_k = a_k G p_{k-1} + b_k p_{k-1} + c_k p_{k-2}``.
 
         `coeffs` is (K + 1, 4) or (K + 1, 4, M), rows (a, b, c, w); of row 0 only w counts;
-        ``p_{-1} = 0``. `acc` is overwritten with ``sum_k w_k p_k``. `x` is left as it was.
+        ``p_{-1} = 0``. `acc` is overwritten with ``sum_k w_k p_k``; None if only what is probed is
+        wanted, which saves passes over memory. `x` is left as it was.
         `work` are two states to be overwritten.
 
         Returns
@@ -201,7 +202,7 @@ class BackendBase:
         compiled: Compiled,
         x: State,
         coeffs: AnyArray,
-        acc: State,
+        acc: State | None,
         probe: Selection,
         work: tuple[State, State],
     ) -> tuple[AnyArray, NDArray[np.float64]]:
@@ -215,7 +216,8 @@ class BackendBase:
         previous, current = work
         self.combine(compiled, previous, [0.0], [x])
         self.combine(compiled, current, [1.0], [x])
-        self.combine(compiled, acc, [table[0, 3]], [x])
+        if acc is not None:
+            self.combine(compiled, acc, [table[0, 3]], [x])
         for k, (a, b, c, w) in enumerate(table):
             if k > 0:
                 self.apply(compiled, current, previous, a=a, b=b, c=c, acc=acc, w=w)

@@ -67,8 +67,9 @@ class Run:
             if record.active.any():
                 self._pass(size)
             record.report()
-        record.active[:] = [outcome.good for outcome in record.outcomes]
-        record.watch(record.size_of(self.x))
+        if self.task.wants_end:
+            record.active[:] = [outcome.good for outcome in record.outcomes]
+            record.watch(record.size_of(self.x))
         return record.finish(self.x)
 
     def _scout(self) -> None:
@@ -76,7 +77,7 @@ class Run:
         task = self.task
         table = np.zeros((SCOUT + 1, 4, task.members))
         table[1:, 0] = 1.0
-        _, norms = task.backend.recur(task.compiled, self.x, table, self.acc, task.probe, self.work)
+        _, norms = task.backend.recur(task.compiled, self.x, table, None, task.probe, self.work)
         self.record.applications += SCOUT
         with np.errstate(all="ignore"):
             growth = np.max(norms[1:] / norms[:-1], axis=0)
@@ -133,9 +134,8 @@ class Run:
         for series, segments in tried:
             rows = series.rows(segments)
             table[: len(rows), :, segments.idx] = rows
-        probed, norms = task.backend.recur(
-            task.compiled, self.x, table, self.acc, task.probe, self.work
-        )
+        acc = self.acc if task.wants_end or not self._finishing(tried) else None
+        probed, norms = task.backend.recur(task.compiled, self.x, table, acc, task.probe, self.work)
         accepted = np.zeros(task.members, dtype=bool)
         for series, segments in tried:
             idx = segments.idx
@@ -149,7 +149,16 @@ class Run:
                 record.method[m] = series.name
             self._outputs(series, segments, good, probed)
             accepted[idx[good]] = True
-        self._accept(accepted)
+        if acc is not None:
+            self._accept(accepted)
+        record.active &= record.t < task.times[-1]
+
+    def _finishing(self, tried: list[tuple[Series, Segments]]) -> bool:
+        """Whether all segments reach the last time, so that the state is of no more use."""
+        left = [self.task.times[-1] - self.record.t[s.idx] for _, s in tried]
+        return all(
+            np.all(s.length >= rest * (1 - 1e-12)) for (_, s), rest in zip(tried, left, strict=True)
+        )
 
     def _collapsed(self, segments: Segments, good: Mask, norms: Floats) -> None:
         """Stop members for which no segment is short enough: G or the state is not finite."""
@@ -185,7 +194,7 @@ class Run:
         record.t[idx] = np.where(good, end, record.t[idx])
 
     def _accept(self, accepted: Mask) -> None:
-        """Take the new state of those that were accepted; stop those at the end."""
+        """Take the new state of those that were accepted."""
         task, record = self.task, self.record
         refused = record.active & ~accepted
         if refused.any():
@@ -193,7 +202,6 @@ class Run:
             task.backend.combine(task.compiled, self.acc, weights, [self.x, self.acc])
         self.x, self.acc = self.acc, self.x
         record.keep_states(self.x, accepted)
-        record.active &= record.t < task.times[-1]
 
 
 def _batches(first: Ints, last: Ints) -> Iterator[list[tuple[int, int, int]]]:

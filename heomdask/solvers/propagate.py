@@ -38,6 +38,7 @@ def propagate(
     whole: float | None = None,
     drives: Drives | None = None,
     save_states: Sequence[int] = (),
+    wants_end: bool = True,
     progress: Callable[[float], None] | None = None,
     max_applications: int = MAX_APPLICATIONS,
 ) -> Trajectory:
@@ -59,6 +60,8 @@ def propagate(
         over that time. By default that of `times`.
     drives : values of the plan's named scalars.
     save_states : indices into `times` at which the whole state is kept.
+    wants_end : whether the state at the last time is wanted; without, ``Trajectory.state`` is one
+        of an earlier time, which saves passes over memory.
     progress : called now and then with the fraction of the time that is done.
     max_applications : of G per member, after which it stops with TOO_MANY_STEPS.
 
@@ -88,6 +91,7 @@ def propagate(
         progress,
         max_applications,
         float(grid[-1] - grid[0]) if whole is None else whole,
+        wants_end or len(grid) - 1 in [range(len(grid))[i] for i in save_states],
     )
     solver = Stepper(task, x0) if names or method == "rk" else Run(task, x0)
     return solver.to_end()

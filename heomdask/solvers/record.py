@@ -38,6 +38,7 @@ class Task:
     progress: Callable[[float], None] | None
     max_applications: int
     whole: float  # time over which `tol` is spread
+    wants_end: bool  # whether the state at the last time is wanted
 
     @property
     def members(self) -> int:

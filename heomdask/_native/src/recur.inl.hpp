@@ -1,5 +1,5 @@
-// A polynomial segment: p_k = a G p_{k-1} + b p_{k-1} + c p_{k-2}, acc = sum_k w p_k, in one
-// parallel region. With as many blocks as threads, a block runs through all terms while it is in
+// A polynomial segment: p_k = a G p_{k-1} + b p_{k-1} + c p_{k-2}, acc = sum_k w p_k (unless null),
+// in one parallel region. With as many blocks as threads, a block runs through all terms while it is in
 // the cache; otherwise the threads share the rows of every term. Part of engine.cpp.
 #pragma once
 #include "engine.hpp"
@@ -39,7 +39,7 @@ Step<T> Engine<T>::step(const Segment &s, int64_t block, int64_t k, T *lanes, T 
     const Program &p = source_.program;
     const int64_t at = block * block_stride(), per_row = int64_t{planes_} * table_lanes_;
     Step<T> r{};
-    r.x = s.term(k - 1) + at, r.out = s.work[(k - 1) & 1] + at, r.acc = s.acc + at;
+    r.x = s.term(k - 1) + at, r.out = s.work[(k - 1) & 1] + at, r.acc = s.acc ? s.acc + at : r.out;
     r.old = k == 1 ? r.x : s.term(k - 2) + at;
     r.table = table_.data() + block * p.n_table * per_row;
     r.diagonal = p.has_diagonal ? diagonal_.data() + block * p.n_rows * per_row : nullptr;
@@ -55,7 +55,11 @@ Step<T> Engine<T>::step(const Segment &s, int64_t block, int64_t k, T *lanes, T 
     if (k == 1)
         r.mode[C] = none;
     const bool last = k == s.terms - 1;
-    r.accumulate = k == 1 ? Acc::init_both : k & 1 ? Acc::add_both : last ? Acc::add : Acc::off;
+    r.accumulate = !s.acc   ? Acc::off
+                   : k == 1 ? Acc::init_both
+                   : k & 1  ? Acc::add_both
+                   : last   ? Acc::add
+                            : Acc::off;
     return r;
 }
 
@@ -89,7 +93,7 @@ template <class T> void Engine<T>::start_block(const Segment &s, int64_t block, 
             std::fill_n(s.probed + ((k * s.probe.n + i) * members + first) * planes_,
                         count * planes_, T(0));
     }
-    if (last_term(s, block) == 0) {
+    if (s.acc && last_term(s, block) == 0) {
         T *lanes = memory + 2 * kernels_.lanes;
         const T *array = s.x + at;
         const Mode mode = spread(s.coeffs + 3 * members * planes_, block, lanes);
