@@ -48,7 +48,7 @@ def run(
     from heomdask.cli.plot import plot_store
     from heomdask.cli.summary import plan_table, summary_table
     from heomdask.ensemble.cluster import connect
-    from heomdask.ensemble.convergence import ensure_convergence
+    from heomdask.ensemble.convergence_check import ensure_convergence
 
     started = time.perf_counter()
     settings = configs.read(config)
