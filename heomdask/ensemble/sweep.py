@@ -25,6 +25,7 @@ from heomdask.ensemble.axes import RESERVED, Axis, axis, dimensions, sample_rng
 from heomdask.ensemble.grid import Grid, Index
 from heomdask.errors import InputError
 from heomdask.observables import InteractionEnergy, Observable
+from heomdask.results.solution import STORED
 from heomdask.results.store import local_path
 from heomdask.solvers.propagate import METHODS
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from heomdask.model.problem import Problem
 
 SOLVER_AXES = ("depth", "expansion", "tol")
-SAVE = ("rho", "observables")
 
 
 @dataclass(frozen=True)
@@ -287,10 +287,10 @@ def _save(value: Any, has_observables: bool) -> tuple[str, ...]:
     if not words:
         return ("observables",) if has_observables else ("rho",)
     for word in words:
-        checks.choice("save", word, SAVE)
+        checks.choice("save", word, STORED)
     if "rho" not in words and not has_observables:
         raise InputError(
             '`save` must keep something, got "observables" without any; give `observables`, or '
             'save "rho".'
         )
-    return tuple(w for w in SAVE if w in words)
+    return tuple(w for w in STORED if w in words)
