@@ -1,14 +1,15 @@
 """How far a sweep's answers are from those of a larger hierarchy: really run, not estimated.
 
 Takes: a sweep whose store is filled, and a Dask client.
-Gives: `ensure_convergence`, which adds `convergence_error` to the store: for a point of the grid,
-    the largest change of any observable when the depth grows by one, plus the same when the
-    expansion grows by one term; sample 0 stands for all samples.
+Gives: `check_convergence`, the steps of `Sweep.check_convergence`, which adds `convergence_error`
+    to the store: for a point of the grid, the largest change of any observable when the depth
+    grows by one, plus the same when the expansion grows by one term.
 Next file: none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +18,13 @@ import numpy as np
 
 from heomdask.advice import advise
 from heomdask.convergence import converge
-from heomdask.ensemble.grid import Index
+from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.grid import Index, Match
+from heomdask.ensemble.runner import SerialRunner
+from heomdask.ensemble.session import match_store, recognise
 from heomdask.ensemble.sweep import Sweep
-from heomdask.errors import HeomdaskError
-from heomdask.results.store import Store, local_path, read_per_grid, write_per_grid
+from heomdask.errors import HeomdaskError, StoreError
+from heomdask.results.store import read_per_grid, write_per_grid
 
 if TYPE_CHECKING:
     import xarray
@@ -31,21 +35,40 @@ NAME = "convergence_error"
 ATTRS = {"long_name": "largest change of an observable at depth + 1, plus that with one more term"}
 
 
-def ensure_convergence(sweep: Sweep, path: str | Path, *, client: Client) -> xarray.Dataset:
-    """Compute what `convergence_error` lacks, keep it in the store, and return the dataset.
-
-    Up to 16 points of the grid are checked, of a larger grid its corners; the others stay NaN.
-    """
+def check_convergence(
+    sweep: Sweep, path: Path, client: Client | SerialRunner | None
+) -> xarray.Dataset:
+    """Compute what `convergence_error` lacks, keep it in the store, and return the dataset."""
     from heomdask.results.dataset import open as open_dataset
 
-    store = Store.open(local_path(path))
-    known = read_per_grid(store, NAME)
-    cells = [c for c in _cells(sweep) if np.isnan(known[_place(sweep, store, c)])]
-    futures = client.map(point_error, [sweep] * len(cells), cells, pure=False)
-    for cell, error in zip(cells, client.gather(futures), strict=True):
-        known[_place(sweep, store, cell)] = error
-    write_per_grid(store, NAME, known, ATTRS)
+    store = recognise(sweep, path)
+    with store.driving():
+        store = store.heal()
+        matched = match_store(sweep, store)
+        if any(matched.new):
+            raise StoreError(
+                f"the store {path} lacks axis values of the sweep; run the sweep on it first."
+            )
+        known = read_per_grid(store, NAME)
+        places = {cell: _place(matched, cell) for cell in _cells(sweep)}
+        missing = [cell for cell, place in places.items() if np.isnan(known[place])]
+        if missing:
+            for cell, error in zip(missing, _errors(sweep, missing, client), strict=True):
+                known[places[cell]] = error
+            write_per_grid(store, NAME, known, ATTRS)
     return open_dataset(path)
+
+
+def _errors(sweep: Sweep, cells: list[Index], client: Client | SerialRunner | None) -> list[float]:
+    """The errors of some points, computed by the client, by local workers (None), or here."""
+    if isinstance(client, SerialRunner):
+        return [point_error(sweep, cell) for cell in cells]
+    with contextlib.ExitStack() as stack:
+        if client is None:
+            client = stack.enter_context(connect())
+        futures = client.map(point_error, [sweep] * len(cells), cells, pure=False)
+        errors: list[float] = client.gather(futures)
+    return errors
 
 
 def _cells(sweep: Sweep) -> list[Index]:
@@ -57,16 +80,9 @@ def _cells(sweep: Sweep) -> list[Index]:
     return list(itertools.islice(corners, MOST_POINTS))
 
 
-def _place(sweep: Sweep, store: Store, cell: Index) -> Index:
+def _place(matched: Match, cell: Index) -> Index:
     """Where a point of the sweep's grid lies in the store."""
-    place = []
-    for dimension, i in zip(sweep.grid.dimensions, cell, strict=True):
-        if dimension.unique:
-            labels = store.labels(tuple(n for n, _ in dimension.axes))
-            place.append(labels.index(dimension.keys[i]))
-        else:
-            place.append(i)
-    return tuple(place)
+    return tuple(o.tolist().index(i) for o, i in zip(matched.order, cell, strict=False))
 
 
 def point_error(sweep: Sweep, cell: Index) -> float:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from heomdask.ensemble.plan import SweepPlan
-    from heomdask.ensemble.runner import Runner
+    from heomdask.ensemble.runner import Runner, SerialRunner
     from heomdask.model.problem import Problem
 
 SOLVER_AXES = ("depth", "expansion", "tol")
@@ -239,6 +239,29 @@ class Sweep:
         from heomdask.ensemble.session import run
 
         return run(self, local_path(store), client, progress=progress, retry_failed=retry_failed)
+
+    def check_convergence(
+        self, store: str | Path, *, client: Client | SerialRunner | None = None
+    ) -> xarray.Dataset:
+        """Say how far the answers in a filled store are from those of larger hierarchies.
+
+        Each point is solved again at depth + 1, and with one more term of its expansion; sample 0
+        stands for all samples. At most 16 points of the grid are checked, of a larger grid its
+        corners; what the store knows already is not computed again.
+
+        Parameters
+        ----------
+        store : folder of the zarr store, after `run`.
+        client : as in `run`.
+
+        Returns
+        -------
+        The dataset on the store, now with `convergence_error`: the sum of the largest changes of
+        any observable (of rho without observables) in both runs; NaN where it was not computed.
+        """
+        from heomdask.ensemble.convergence_check import check_convergence
+
+        return check_convergence(self, local_path(store), client)
 
 
 def digest_of_bytes(data: bytes) -> str:
