@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -350,6 +351,26 @@ def test_a_plan_adds_up_and_writes_nothing(tmp_path: Path) -> None:
     assert "100 (2 T x 50 sample)" in str(plan)
     run(sweep(disordered, over={"T": [0.5]}, samples=50), tmp_path / "s.zarr")
     assert what.plan(tmp_path / "s.zarr", workers=2).pending == 50
+
+
+def test_a_plans_seconds_follow_the_size_of_each_hierarchy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty small points and two large ones; then, with the small ones there, the large ones."""
+
+    def measured(_: hd.Sweep, seen: Any) -> float:
+        return 1e-3 * float(seen.prepared.index_set.n_ado)
+
+    monkeypatch.setattr("heomdask.ensemble.plan._seconds", measured)
+    depths = [1] * 50 + [7, 8]
+    what = sweep(lambda: build(0.1), over=hd.Table({"depth": depths}), depth=None)
+    ados = [comb(5 + depth, 5) for depth in depths]
+    assert what.plan(workers=2).seconds == pytest.approx(1e-3 * sum(ados) / 2)
+    store = tmp_path / "s.zarr"
+    run(dataclasses.replace(what, over=hd.Table({"depth": depths[:50]})), store)
+    assert what.plan(store, workers=1).seconds == pytest.approx(1e-3 * sum(ados[50:]))
+    run(what, store)
+    assert what.plan(store, workers=1).seconds == 0
 
 
 def test_the_convergence_check_adds_what_a_deeper_hierarchy_changes(tmp_path: Path) -> None:
