@@ -55,7 +55,7 @@ def run(
     target = store or settings.output.store
     if settings.title:
         _console.rule(settings.title)
-    _console.print(plan_table(sweep.plan(store=target)))
+    _console.print(plan_table(sweep.plan(store=target, workers=workers)))
     with connect(scheduler=scheduler, workers=workers) as client:
         dataset = sweep.run(target, client=client)
         if settings.solve.check_convergence:
