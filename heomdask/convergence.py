@@ -2,7 +2,7 @@
 
 Takes: a problem as for `evolve`, and the error that is wanted.
 Gives: `converge` and `Convergence`.
-Next file: `ensemble/convergence.py`, the same for a sweep.
+Next file: `ensemble/convergence_check.py`, the same for a sweep.
 """
 
 from __future__ import annotations

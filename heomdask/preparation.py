@@ -7,7 +7,6 @@ Next file: `solve.py`, which runs it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +16,11 @@ from numpy.typing import NDArray
 
 from heomdask import checks, memory
 from heomdask.advice import advise
-from heomdask.expansion import collected, expand, warn
+from heomdask.expansion import Keyed, expand_once, warn
 from heomdask.generator.build import Expanded, structure
 from heomdask.hierarchy.index_set import IndexSet, index_set
 from heomdask.hierarchy.truncation import Depth, Truncation, as_truncation
+from heomdask.model.bath import Bath
 from heomdask.model.exponents import Exponents
 from heomdask.model.problem import Problem
 
@@ -76,7 +76,7 @@ def prepare(
     baths = problem.baths()
     depth, expansion, estimate = _choose(problem, baths, depth, expansion, times, error)
     quiet = tuple(
-        (q, _exponents(_Keyed(bath.digest, bath), own or expansion), None if f is None else f"f{k}")
+        (q, _exponents(bath, own or expansion), None if f is None else f"f{k}")
         for k, (q, bath, f, own) in enumerate(baths)
     )
     shapes: dict[str, Shape] = {
@@ -127,26 +127,12 @@ def _choose(
     return as_truncation(depth), expansion, estimate
 
 
-@dataclass(frozen=True)
-class _Keyed:
-    """A bath that is equal to every other of the same digest."""
-
-    digest: str
-    bath: Any = field(compare=False)
-
-
-def _exponents(keyed: _Keyed, method: Any) -> Exponents:
+def _exponents(bath: Bath, method: Any) -> Exponents:
     """The bath's exponents, with the warnings that belong to them, each time."""
-    exponents, notices = _expanded(keyed, method)
+    exponents, notices = expand_once(Keyed.of(bath), method)
     for message in notices:
         warn(message)
     return exponents
-
-
-@functools.lru_cache(maxsize=4096)
-def _expanded(keyed: _Keyed, method: Any) -> tuple[Exponents, tuple[str, ...]]:
-    with collected() as notices:
-        return expand(keyed.bath, method), tuple(notices)
 
 
 def predicted_bytes(

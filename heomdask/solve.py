@@ -33,7 +33,7 @@ from heomdask.outcome import Outcome
 from heomdask.plan import Plan
 from heomdask.preparation import Prepared, predicted_bytes, prepare
 from heomdask.results import sentinel
-from heomdask.results.solution import Ados, BatchResult, Solution
+from heomdask.results.solution import SAVE, Ados, BatchResult, Solution
 from heomdask.solvers import Drives, Trajectory, propagate
 from heomdask.solvers.drives import Pieces, scan
 from heomdask.solvers.propagate import METHODS
@@ -41,7 +41,6 @@ from heomdask.solvers.propagate import METHODS
 Complex = NDArray[np.complex128]
 Times = NDArray[np.float64]
 
-SAVE = ("rho", "observables", "ados")
 CHUNK_BYTES = 4_000_000  # of probed elements, per member: then they are condensed
 
 

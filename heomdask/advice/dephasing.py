@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from heomdask.hierarchy.index_set import index_set
 from heomdask.hierarchy.truncation import Depth
-from heomdask.model.exponents import Exponents
+from heomdask.model.exponents import Exponents, joined
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -128,16 +128,11 @@ def _effects(exponents: Exponents, pair: Pair) -> Floats:
 
 def _groups(exponents: Exponents) -> list[list[int]]:
     """Modes that must stay together: linked ones, and conjugate partners."""
-    label = list(range(exponents.n_modes))
     pairs = [(k, j) for k, j, _ in exponents.lateral]
     for k, rate in enumerate(exponents.gamma):
         if rate.imag > 0:
             pairs.append((k, int(np.argmin(np.abs(exponents.gamma - rate.conj())))))
-    for k, j in pairs:
-        label = [label[k] if value == label[j] else value for value in label]
-    return [
-        [k for k, value in enumerate(label) if value == group] for group in dict.fromkeys(label)
-    ]
+    return joined(exponents.n_modes, pairs)
 
 
 def _selected(exponents: Exponents, modes: list[int]) -> Exponents:

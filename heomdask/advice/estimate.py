@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,10 +32,9 @@ from numpy.typing import ArrayLike, NDArray
 from heomdask import checks
 from heomdask.advice import mixing
 from heomdask.advice.dephasing import Coherence, Pair, deepest, depth_error, exact_coherence
-from heomdask.errors import InputError
-from heomdask.expansion import AAA, ESPRIT, Expansion, Pade, collected, expand
+from heomdask.expansion import AAA, ESPRIT, Expansion, Keyed, Pade, expand_once
 from heomdask.hierarchy.truncation import Depth, Truncation, as_truncation
-from heomdask.model.bath import Bath, ThermalBath
+from heomdask.model.bath import ThermalBath
 from heomdask.model.brownian import UnderdampedBrownian
 from heomdask.model.drude import DrudeLorentz
 from heomdask.model.exponents import Exponents
@@ -118,7 +117,7 @@ def advise(
     candidates = _candidates(baths) if expansion in (None, "auto") else [expansion]
     felt = _felt(problem, baths, pairs, grid)
     chosen, off = _expansion(baths, pairs, felt, candidates, span, error)
-    exponents = [_expanded(term, chosen) for term in baths]
+    exponents = [_exponents(Keyed.of(term.bath), _method(term, chosen)) for term in baths]
     rates = [float(rate) for e in exponents for rate in e.gamma.real]
     hierarchy = Coherence(tuple((exponents[at], pair) for at, pair in pairs))
     mixed = max(
@@ -202,7 +201,7 @@ def _expansion(
     error: float,
 ) -> tuple[Expansion | None, float]:
     """The first candidate with half of the error to spare, or else the best; and its error."""
-    exact = [_lineshape(_Keyed.of(baths[at]), span) for at, _ in pairs]
+    exact = [_lineshape(Keyed.of(baths[at].bath), span) for at, _ in pairs]
     left = np.ones(_TIMES)
     for g, (_, pair) in zip(exact, pairs, strict=True):
         left = left * np.abs(exact_coherence(g, pair))
@@ -211,7 +210,7 @@ def _expansion(
     for method in candidates:
         off = 0.0
         for g, (at, pair), lines in zip(exact, pairs, felt, strict=True):
-            keyed, own = _Keyed.of(baths[at]), _method(baths[at], method)
+            keyed, own = Keyed.of(baths[at].bath), _method(baths[at], method)
             approximate = _approximate(keyed, own, span)
             off += _spectrum_error(keyed, own, lines, span)
             off += HALF * pair.spread**2 * float(np.max(np.abs(approximate - g)[alive]))
@@ -237,39 +236,18 @@ def _candidates(baths: Sequence[BathTerm]) -> list[Expansion | None]:
     return [ESPRIT(k) for k in _MODES]
 
 
-@dataclass(frozen=True)
-class _Keyed:
-    """A bath that is equal to every other of the same digest."""
-
-    digest: str
-    bath: Bath = field(compare=False)
-
-    @classmethod
-    def of(cls, term: BathTerm) -> _Keyed:
-        return cls(term.bath.digest, term.bath)
-
-
 def _method(term: BathTerm, method: Expansion | None) -> Expansion | None:
     return method if term.expansion is None else term.expansion
 
 
-def _expanded(term: BathTerm, method: Expansion | None) -> Exponents:
-    return _exponents(_Keyed.of(term), _method(term, method))
-
-
-@functools.lru_cache(maxsize=1024)
-def _exponents(keyed: _Keyed, method: Expansion | None) -> Exponents:
-    if method is None:
-        if not isinstance(keyed.bath, Exponents):
-            raise InputError(f"`expansion` must be given for {type(keyed.bath).__name__} baths.")
-        return keyed.bath
-    with collected():  # candidates: the estimate is what says how good they are
-        return expand(keyed.bath, method)
+def _exponents(keyed: Keyed, method: Expansion | None) -> Exponents:
+    """Without warnings: of a candidate the estimate says how good it is."""
+    return expand_once(keyed, method)[0]
 
 
 @functools.lru_cache(maxsize=4096)
 def _spectrum_error(
-    keyed: _Keyed, method: Expansion | None, felt: mixing.Transitions, span: float
+    keyed: Keyed, method: Expansion | None, felt: mixing.Transitions, span: float
 ) -> float:
     """Of populations, by the power spectrum at the transitions of H; 0 for given exponents."""
     if not felt or isinstance(keyed.bath, Exponents) or not hasattr(keyed.bath, "S"):
@@ -278,13 +256,13 @@ def _spectrum_error(
 
 
 @functools.lru_cache(maxsize=1024)
-def _lineshape(keyed: _Keyed, span: float) -> Complexes:
+def _lineshape(keyed: Keyed, span: float) -> Complexes:
     """g(t) of the bath, (_TIMES,)."""
     return np.asarray(keyed.bath.g(np.linspace(0.0, span, _TIMES)))
 
 
 @functools.lru_cache(maxsize=4096)
-def _approximate(keyed: _Keyed, method: Expansion | None, span: float) -> Complexes:
+def _approximate(keyed: Keyed, method: Expansion | None, span: float) -> Complexes:
     """g(t) of its exponents, (_TIMES,)."""
     return _exponents(keyed, method).lineshape(np.linspace(0.0, span, _TIMES))
 

@@ -20,6 +20,7 @@ import numpy as np
 from heomdask import expansion as expansions
 from heomdask.cli.physics import Matrix, PhysicsBuild, Quantity, operator
 from heomdask.errors import InputError
+from heomdask.results.solution import Stored
 
 if TYPE_CHECKING:
     from heomdask.ensemble.axes import Axis
@@ -138,7 +139,7 @@ class OutputTable(_Table, kw_only=True, frozen=True):
 
     store: str
     plot: str | None = None
-    save: tuple[Literal["rho", "observables"], ...] = ("observables",)
+    save: tuple[Stored, ...] = ("observables",)
 
 
 class Config(_Table, kw_only=True, frozen=True):

@@ -48,7 +48,6 @@ def run(
     from heomdask.cli.plot import plot_store
     from heomdask.cli.summary import plan_table, summary_table
     from heomdask.ensemble.cluster import connect
-    from heomdask.ensemble.convergence import ensure_convergence
 
     started = time.perf_counter()
     settings = configs.read(config)
@@ -56,11 +55,11 @@ def run(
     target = store or settings.output.store
     if settings.title:
         _console.rule(settings.title)
-    _console.print(plan_table(sweep.plan(store=target)))
+    _console.print(plan_table(sweep.plan(store=target, workers=workers)))
     with connect(scheduler=scheduler, workers=workers) as client:
         dataset = sweep.run(target, client=client)
         if settings.solve.check_convergence:
-            dataset = ensure_convergence(sweep, target, client=client)
+            dataset = sweep.check_convergence(target, client=client)
     _console.print(summary_table(dataset))
     _console.print(f"Store: {target}   ({time.perf_counter() - started:.1f} s)")
     if settings.output.plot is not None:

@@ -31,6 +31,8 @@ def cores() -> int:
 def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iterator[Client]:
     """A client of a running scheduler, or of local workers that end with the context.
 
+    These have no dashboard; who wants one starts a cluster and gives its address.
+
     Parameters
     ----------
     scheduler : address of a running scheduler; None starts local workers.
@@ -57,6 +59,7 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
         dask.config.set(settings),
         LocalCluster(
             n_workers=count, threads_per_worker=1, processes=True, host="127.0.0.1",
+            # no address would mean port 8787, with a warning where that is taken
             dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
             silence_logs=logging.CRITICAL,
         ) as cluster,

@@ -17,6 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heomdask.ensemble import shards as shards_
 from heomdask.ensemble.cluster import connect
@@ -70,13 +71,17 @@ def drive(
 
 def missing(work: Work, store: Store) -> list[tuple[Shard, int]]:
     """Shards that lack points that are asked for, and how many."""
+    return shards_.blocks(pending(work, store), work.files.shard)
+
+
+def pending(work: Work, store: Store) -> NDArray[np.bool_]:
+    """Which points, by their places in the grown store, are asked for and not there."""
     status = store.status()
     new = [(0, len(o) - n) for o, n in zip(work.match.order, status.shape, strict=True)]
-    pending = np.pad(status, new) == Outcome.PENDING
+    found: NDArray[np.bool_] = np.pad(status, new) == Outcome.PENDING
     for axis, order in enumerate(work.match.order):
-        asked = (order >= 0).reshape([-1 if a == axis else 1 for a in range(pending.ndim)])
-        pending = pending & asked
-    return shards_.blocks(pending, work.files.shard)
+        found &= (order >= 0).reshape([-1 if a == axis else 1 for a in range(found.ndim)])
+    return found
 
 
 def task_points(remaining: int, total: int, slots: int, seconds: float, points: int) -> float:

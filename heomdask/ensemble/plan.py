@@ -8,24 +8,30 @@ Next file: `session.py`, which runs it.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heomdask import memory
 from heomdask.ensemble.cluster import cores
-from heomdask.ensemble.driver import missing, task_points
-from heomdask.ensemble.probe import Probe, probes
+from heomdask.ensemble.driver import pending, task_points
+from heomdask.ensemble.grid import Index
+from heomdask.ensemble.probe import Probe, probe, probes
 from heomdask.ensemble.session import layout, match_store, occupied, recognise, require_disk
 from heomdask.ensemble.session import store_nbytes as layout_nbytes
+from heomdask.ensemble.shards import blocks
 from heomdask.ensemble.sweep import Sweep
 from heomdask.ensemble.task import Work, batch_members, batch_nbytes, require_memory
 from heomdask.errors import TooLarge
 from heomdask.solve import run_batch
 
 CALIBRATION_MEMBERS = 8
-CALIBRATION_SECONDS = 0.2
+CALIBRATION_SECONDS = 0.1  # of a run that is long enough to be extended
+DRAWN = 256  # points whose hierarchies are counted, for the mean
+DRAWING_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class SweepPlan:
     members : of the largest batch; it takes `batch_nbytes` of a worker's `worker_nbytes`.
     shards, shard : how many are pending, and the points of one along each dimension.
     tasks : that the driver hands out, about.
-    seconds : of computing on `workers` workers, from a short run here.
+    seconds : of computing on `workers` workers, from short runs here of hierarchies of each size.
     store_nbytes : of the full store.
     """
 
@@ -88,7 +94,7 @@ class SweepPlan:
 
 
 def make_plan(sweep: Sweep, path: Path | None, workers: int | None) -> SweepPlan:
-    """Build a few points, time a short run of one, and add up. Writes nothing."""
+    """Build a few points, time short runs of them, and add up. Writes nothing."""
     count = cores() if workers is None else workers
     found = probes(sweep)
     for seen in found:
@@ -98,23 +104,24 @@ def make_plan(sweep: Sweep, path: Path | None, workers: int | None) -> SweepPlan
     require_memory(sweep, found, room)
     new = layout(sweep, found)
     nbytes = layout_nbytes(new)
-    pending, shards, shard = sweep.grid.size, 0, new.shard
+    shard, order = new.shard, tuple(np.arange(n) for n in sweep.grid.shape)
+    lacking = np.ones(sweep.grid.shape, dtype=bool)
     if path is not None and occupied(path):
         store = recognise(sweep, path)
         match = match_store(sweep, store)
-        todo = missing(Work(sweep, match, store.files, tuple(map(len, match.order))), store)
-        pending, shards, shard = sum(n for _, n in todo), len(todo), store.files.shard
+        shard, order = store.files.shard, match.order
+        lacking = pending(Work(sweep, match, store.files, tuple(map(len, order))), store)
     else:
         require_disk(path or Path(), nbytes)
-        shards = int(np.prod([-(-n // s) for n, s in zip(new.extents, shard, strict=True)]))
+    todo, shards = np.argwhere(lacking), len(blocks(lacking, shard))
     prepared = [p.prepared for p in found if p.prepared is not None]
     largest = max(prepared, key=lambda p: p.index_set.n_ado)
     members = min(batch_members(sweep, largest, room // 2), sweep.grid.size)
-    each = _seconds_per_point(sweep, found)
+    each = _seconds_per_point(sweep, found, _drawn(todo, order))
     return SweepPlan(
         shape=dict(zip(sweep.grid.names, sweep.grid.shape, strict=True)),
         points=sweep.grid.size,
-        pending=pending,
+        pending=len(todo),
         hierarchies=tuple(
             (sweep.grid.describe(p.index), p.prepared.index_set.n_ado, p.prepared.index_set.n_modes)
             for p in found
@@ -126,42 +133,87 @@ def make_plan(sweep: Sweep, path: Path | None, workers: int | None) -> SweepPlan
         workers=count,
         shards=shards,
         shard=shard,
-        tasks=_tasks(pending, max(1.0, pending / max(shards, 1)), count, each),
-        seconds=each * pending / count,
+        tasks=_tasks(len(todo), max(1.0, len(todo) / max(shards, 1)), count, each),
+        seconds=each * len(todo) / count,
         store_nbytes=nbytes,
     )
 
 
-def _seconds_per_point(sweep: Sweep, found: list[Probe]) -> float:
-    """Mean over the probe points, each from a batch over the first part of its times."""
+def _drawn(todo: NDArray[np.int64], order: Sequence[NDArray[np.int64]]) -> list[Index]:
+    """Some of the points that are to be computed, in no order: any part of them stands for all.
+
+    Parameters
+    ----------
+    todo : (n, dimensions), their places in the store.
+    order : of each dimension, for each place in the store the index in the sweep's grid.
+    """
+    places = np.random.default_rng(0).permutation(todo)[:DRAWN]
+    return [tuple(int(o[i]) for o, i in zip(order, p, strict=True)) for p in places]
+
+
+def _seconds_per_point(sweep: Sweep, found: list[Probe], drawn: Sequence[Index]) -> float:
+    """Mean over the drawn points; a point takes time as its ADOs and the probe nearest in size."""
+    if not drawn:
+        return 0.0
+    by_size = {p.prepared.index_set.n_ado: p for p in found if p.prepared is not None}
+    measured = {n: _seconds(sweep, seen) for n, seen in by_size.items()}
+    sizes = _sizes(sweep, drawn) if len(measured) > 1 else []
+    each = []
+    for n in sizes or measured:
+        near = min(measured, key=lambda size: abs(np.log(size / n)))
+        each.append(measured[near] * n / near)
+    return float(np.mean(each))
+
+
+def _sizes(sweep: Sweep, drawn: Sequence[Index]) -> list[int]:
+    """ADOs of as many points as can be laid out in a moment."""
+    sizes: list[int] = []
+    end = time.perf_counter() + DRAWING_SECONDS
+    for index in drawn:
+        if sizes and time.perf_counter() > end:
+            break
+        prepared = probe(sweep, index).prepared
+        if prepared is not None:
+            sizes.append(prepared.index_set.n_ado)
+    return sizes
+
+
+def _seconds(sweep: Sweep, seen: Probe) -> float:
+    """Time of a probe point in a batch, from runs over the first part of its times.
+
+    What a longer run takes more than a shorter one is free of what every run pays once.
+    """
+    point, prepared = seen.point, seen.prepared
+    assert point is not None and prepared is not None
     times = np.array(sweep.times.internal)
-    measured = []
-    for seen in found:
-        if seen.prepared is None or seen.point is None:
-            continue
-        members = min(CALIBRATION_MEMBERS, sweep.grid.size)
-        seconds, length = 0.0, min(2, len(times))
-        while True:
-            started = time.perf_counter()
-            run_batch(
-                [seen.prepared] * members,
-                [seen.point.rho0] * members,
-                times[:length],
-                tol=seen.point.tol,
-                observables=sweep.observables,
-                save=sweep.save,
-                method=sweep.method,
-                backend=sweep.backend,
-                threads=1,
-            )
-            seconds = time.perf_counter() - started
-            if seconds >= CALIBRATION_SECONDS / len(found) or length == len(times):
-                break
-            length = min(4 * length, len(times))
-        span = times[length - 1] - times[0]
-        whole = (times[-1] - times[0]) / span if span > 0 else 1.0
-        measured.append(seconds / members * whole)
-    return float(np.mean(measured))
+    members = min(CALIBRATION_MEMBERS, sweep.grid.size)
+
+    def until(last: int) -> float:
+        started = time.perf_counter()
+        run_batch(
+            [prepared] * members,
+            [point.rho0] * members,
+            times[: last + 1],
+            tol=point.tol,
+            observables=sweep.observables,
+            save=sweep.save,
+            method=sweep.method,
+            backend=sweep.backend,
+            threads=1,
+        )
+        return time.perf_counter() - started
+
+    end = len(times) - 1
+    short, long = 0, min(1, end)
+    before, spent = 0.0, until(long)
+    while long < end and (short == 0 or spent < CALIBRATION_SECONDS):
+        short, before = long, spent
+        long = min(4 * long, end)
+        spent = until(long)
+    rest, known = times[end] - times[long], times[long] - times[short]
+    if rest > 0 and known > 0:
+        spent += max(spent - before, 0.0) * float(rest / known)
+    return spent / members
 
 
 def _tasks(pending: int, shard_points: float, slots: int, each: float) -> int:

@@ -25,6 +25,7 @@ from heomdask.ensemble.axes import RESERVED, Axis, axis, dimensions, sample_rng
 from heomdask.ensemble.grid import Grid, Index
 from heomdask.errors import InputError
 from heomdask.observables import InteractionEnergy, Observable
+from heomdask.results.solution import STORED
 from heomdask.results.store import local_path
 from heomdask.solvers.propagate import METHODS
 
@@ -33,11 +34,10 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from heomdask.ensemble.plan import SweepPlan
-    from heomdask.ensemble.runner import Runner
+    from heomdask.ensemble.runner import Runner, SerialRunner
     from heomdask.model.problem import Problem
 
 SOLVER_AXES = ("depth", "expansion", "tol")
-SAVE = ("rho", "observables")
 
 
 @dataclass(frozen=True)
@@ -240,6 +240,29 @@ class Sweep:
 
         return run(self, local_path(store), client, progress=progress, retry_failed=retry_failed)
 
+    def check_convergence(
+        self, store: str | Path, *, client: Client | SerialRunner | None = None
+    ) -> xarray.Dataset:
+        """Say how far the answers in a filled store are from those of larger hierarchies.
+
+        Each point is solved again at depth + 1, and with one more term of its expansion; sample 0
+        stands for all samples. At most 16 points of the grid are checked, of a larger grid its
+        corners; what the store knows already is not computed again.
+
+        Parameters
+        ----------
+        store : folder of the zarr store, after `run`.
+        client : as in `run`.
+
+        Returns
+        -------
+        The dataset on the store, now with `convergence_error`: the sum of the largest changes of
+        any observable (of rho without observables) in both runs; NaN where it was not computed.
+        """
+        from heomdask.ensemble.convergence_check import check_convergence
+
+        return check_convergence(self, local_path(store), client)
+
 
 def digest_of_bytes(data: bytes) -> str:
     """A short name of some bytes."""
@@ -287,10 +310,10 @@ def _save(value: Any, has_observables: bool) -> tuple[str, ...]:
     if not words:
         return ("observables",) if has_observables else ("rho",)
     for word in words:
-        checks.choice("save", word, SAVE)
+        checks.choice("save", word, STORED)
     if "rho" not in words and not has_observables:
         raise InputError(
             '`save` must keep something, got "observables" without any; give `observables`, or '
             'save "rho".'
         )
-    return tuple(w for w in SAVE if w in words)
+    return tuple(w for w in STORED if w in words)

@@ -2,7 +2,7 @@
 
 Takes: a bath and a method.
 Gives: `Exponents`.
-Next file: `report.py`, which says how good they are.
+Next file: `cache.py`, which keeps them.
 
 Pade and Matsubara are for the rational spectral densities (Drude-Lorentz, Brownian) at T > 0;
 AAA and ESPRIT fit any bath at any temperature. An `Exponents` bath is returned as it is.
@@ -114,7 +114,7 @@ class Matsubara:
         return dataclasses.replace(self, N=self.N + 1)
 
 
-def expand(bath: Bath | Exponents, method: Expansion) -> Exponents:
+def expand(bath: Bath | Exponents, method: Expansion | None) -> Exponents:
     """`bath` as exponents; one that is given as exponents is returned as it is."""
     if isinstance(bath, Exponents):
         return bath

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from heomdask import checks
 from heomdask.expansion.notices import warn
 from heomdask.model.bath import Bath, ThermalBath
-from heomdask.model.exponents import Exponents
+from heomdask.model.exponents import Exponents, joined
 from heomdask.model.sampled import CorrelationFunction
 
 Complexes = NDArray[np.complex128]
@@ -92,7 +92,9 @@ def diagonal_form(exponents: Exponents) -> tuple[Complexes, Complexes]:
     """
     c = exponents.c.copy()
     gamma = exponents.gamma.copy()
-    for group in _linked(exponents):
+    for group in joined(exponents.n_modes, ((k, j) for k, j, _ in exponents.lateral)):
+        if len(group) == 1:
+            continue
         values, vectors = np.linalg.eig(exponents.rate_matrix[np.ix_(group, group)])
         order = _in_place(values, exponents.gamma[group])
         amplitudes = (exponents.read[group] @ vectors) * np.linalg.solve(
@@ -100,15 +102,6 @@ def diagonal_form(exponents: Exponents) -> tuple[Complexes, Complexes]:
         )
         c[group], gamma[group] = amplitudes[order], values[order]
     return c, gamma
-
-
-def _linked(exponents: Exponents) -> list[list[int]]:
-    """The groups of modes that `lateral` ties together."""
-    label = list(range(exponents.n_modes))
-    for k, j, _ in exponents.lateral:
-        label = [label[k] if value == label[j] else value for value in label]
-    groups = [[k for k, value in enumerate(label) if value == g] for g in dict.fromkeys(label)]
-    return [group for group in groups if len(group) > 1]
 
 
 def _in_place(values: Complexes, diagonal: Complexes) -> list[int]:

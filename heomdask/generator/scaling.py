@@ -27,6 +27,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from heomdask.hierarchy.index_set import IndexSet
+from heomdask.model.exponents import joined
 
 UNCOUPLED = 0.125  # a_k / |gamma_k| of a mode without coefficients
 
@@ -51,9 +52,10 @@ def mode_scale(
     """
     size = np.maximum(np.hypot(c.real, c.imag), np.hypot(cbar.real, cbar.imag))
     rate = UNCOUPLED * np.hypot(gamma.real, gamma.imag)
-    for group in _groups(tied):
-        for array in (size, rate):
-            array[:, group] = array[:, group].max(axis=1, keepdims=True)
+    for group in joined(c.shape[1], tied):
+        if len(group) > 1:
+            for array in (size, rate):
+                array[:, group] = array[:, group].max(axis=1, keepdims=True)
     return np.where(size > 0, np.sqrt(size), np.where(rate > 0, rate, 1.0))
 
 
@@ -65,13 +67,3 @@ def ado_scale(scale: NDArray[np.float64], index_set: IndexSet) -> NDArray[np.flo
     for a, column in zip(scale, index_set.columns, strict=True):
         factor *= (a**occupation * root_factorial)[column]
     return factor
-
-
-def _groups(tied: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """The sets of modes that are joined, directly or through others."""
-    groups: list[set[int]] = []
-    for pair in tied:
-        touching = [g for g in groups if not g.isdisjoint(pair)]
-        groups = [g for g in groups if g.isdisjoint(pair)]
-        groups.append(set(pair).union(*touching))
-    return [sorted(g) for g in groups]

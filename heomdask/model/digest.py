@@ -10,28 +10,43 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import threading
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import cloudpickle
 import numpy as np
+from scipy.interpolate import UnivariateSpline
+
+from heomdask import checks
+from heomdask.errors import InputError
 
 _HEAP_TYPE = 1 << 9  # the interpreter's flag of a class that is made at run time
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
-def digest_of(*values: Any) -> str:
+def digest_of(*values: Any, name: str = "f") -> str:
     """64 hexadecimal digits that depend on the content alone.
 
     Functions count by their code, defaults, closure and the globals that they name.
+
+    Parameters
+    ----------
+    values : anything; what hides its content is refused.
+    name : what a refusal calls that which is in no field of a dataclass.
     """
+    return _digest(values, frozenset(), name)
+
+
+def _digest(values: Iterable[Any], inside: frozenset[int], name: str) -> str:
     state = hashlib.sha256()
     for value in values:
-        _feed(state, value, frozenset())
+        _feed(state, value, inside, name)
     return state.hexdigest()
 
 
-def _feed(state: Any, value: Any, inside: frozenset[int]) -> None:
+def _feed(state: Any, value: Any, inside: frozenset[int], name: str) -> None:
     if id(value) in inside:  # a recursive function, or a container that holds itself
         state.update(b"again")
         return
@@ -43,19 +58,23 @@ def _feed(state: Any, value: Any, inside: frozenset[int]) -> None:
         array = np.ascontiguousarray(value)
         state.update(f"{array.dtype.str}{array.shape}".encode() + array.tobytes())
     else:
-        for part in _parts(value):
-            _feed(state, part, deeper)
+        fields = dataclasses.is_dataclass(value) and not isinstance(value, type)
+        for part in _parts(value, deeper, name):
+            _feed(state, part, deeper, part[0] if fields else name)
         state.update(b".")
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: Any, inside: frozenset[int], name: str) -> list[Any]:
     """What a composite value consists of, in a fixed order."""
     if isinstance(value, (list, tuple)):
         return list(value)
     if isinstance(value, (set, frozenset)):
-        return sorted(digest_of(item) for item in value)
+        return sorted(_digest([item], inside, name) for item in value)
     if isinstance(value, Mapping):
-        return sorted((digest_of(key), digest_of(item)) for key, item in value.items())
+        return sorted(
+            (_digest([key], inside, name), _digest([item], inside, name))
+            for key, item in value.items()
+        )
     if isinstance(value, np.ndarray):
         return [value.shape, *value.ravel()]
     if isinstance(value, functools.partial):
@@ -70,10 +89,26 @@ def _parts(value: Any) -> list[Any]:
         return [getattr(value, "__module__", ""), getattr(value, "__qualname__", str(value))]
     if dataclasses.is_dataclass(value):
         return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
+    if isinstance(value, UnivariateSpline):  # it also keeps work space, whose content is random
+        return [value.get_knots(), value.get_coeffs(), vars(value)["ext"]]
+    if isinstance(value, _LOCKS):  # they guard values and are none
+        return []
     if callable(value) and (slots := _slots(value)) is not None:
         cls, state = type(value), getattr(value, "__dict__", {})
         return [cls.__module__, cls.__call__, state, slots, _methods(cls)]
-    return [cloudpickle.dumps(value)]
+    try:
+        return [cloudpickle.dumps(value)]
+    except Exception as error:
+        raise _hidden(name, value) from error
+
+
+def _hidden(name: str, value: Any) -> InputError:
+    return checks.refuse(
+        name,
+        "a function whose numbers and code can be read, so that two of them can be told apart",
+        value,
+        "write it as a plain function of numbers and arrays, or give samples",
+    )
 
 
 def _slots(value: Any) -> list[tuple[str, str, Any]] | None:

@@ -1,14 +1,15 @@
 """A bath as finitely many modes: the form in which the hierarchy takes it.
 
 Takes: coefficients and rates, from `expansion/`, a fit, QuTiP, or the user.
-Gives: `Exponents`, a checked state-space form of C(t); it is also a bath by itself.
+Gives: `Exponents`, a checked state-space form of C(t); it is also a bath by itself; and `joined`,
+    the groups of modes that belong together.
 Next file: `bath.py`, the baths that are given by a formula instead.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,7 +180,7 @@ class Exponents:
         rates: list[complex] = []
         blocks = []
         matrix = self.rate_matrix
-        for group in _connected(self.lateral, self.n_modes):
+        for group in joined(self.n_modes, ((k, j) for k, j, _ in self.lateral)):
             block = matrix[np.ix_(group, group)]
             values, vectors = np.linalg.eig(block)
             if np.linalg.cond(vectors) < _MODAL_CONDITION:
@@ -199,6 +200,14 @@ class Exponents:
             total = total + _block_integral(read, block, c, flat, power)
         signed = np.where(times.ravel() < 0, total.conj(), total)
         return np.asarray(signed.reshape(times.shape), dtype=np.complex128)
+
+
+def joined(n: int, pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """The groups of the modes 0 to n - 1 that `pairs` tie together, directly or through others."""
+    label = list(range(n))
+    for k, j in pairs:
+        label = [label[k] if value == label[j] else value for value in label]
+    return [[k for k, value in enumerate(label) if value == g] for g in dict.fromkeys(label)]
 
 
 def second_integral(z: ComplexArray) -> ComplexArray:
@@ -236,15 +245,6 @@ def _block_integral(
     states = scipy.linalg.expm(mirror @ generator @ mirror) @ (mirror @ start)
     values = states @ mirror[:, :k] @ read * t**power
     return np.asarray(values, dtype=np.complex128)
-
-
-def _connected(lateral: Lateral, n: int) -> list[list[int]]:
-    """Groups of modes that `lateral` ties together."""
-    label = list(range(n))
-    for k, other, _ in lateral:
-        old, new = label[other], label[k]
-        label = [new if value == old else value for value in label]
-    return [[k for k in range(n) if label[k] == group] for group in dict.fromkeys(label)]
 
 
 def _checked_lateral(lateral: Sequence[tuple[int, int, float]], n: int) -> Lateral:

@@ -1,7 +1,8 @@
 """What a run returns.
 
 Takes: arrays collected by `solve.py`.
-Gives: `Solution` for one problem, `BatchResult` for many, and `Ados`, from which a run restarts.
+Gives: `Solution` for one problem, `BatchResult` for many, and `Ados`, from which a run restarts;
+    `SAVE`, the words that say what of it is kept.
 Next file: `dataset.py`, the labelled form of a whole sweep.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     import xarray
 
 Complex = NDArray[np.complex128]
+
+Stored = Literal["rho", "observables"]  # words of `save` that a store knows
+STORED: tuple[str, ...] = get_args(Stored)
+SAVE = (*STORED, "ados")  # all of them: the whole hierarchy is for single runs
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,45 @@ def test_status_and_plot(folder: Path) -> None:
     assert "4 points" in heomdask(folder, "status", "spinboson.zarr")
     heomdask(folder, "plot", "spinboson.zarr", "--output", "again.png")
     assert (folder / "again.png").read_bytes().startswith(PNG)
+
+
+TOY = """
+[system]
+hamiltonian = [[0.25, 0.5], [0.5, -0.25]]
+[[bath]]
+kind = "drude-lorentz"
+coupling = "sz"
+lam = "lam"
+gamma = 0.5
+T = 0.5
+[sweep.axes]
+lam = { values = [0.01, 0.05] }
+[solve]
+times = { values = [0, 1] }
+depth = 2
+expansion = "pade 1"
+check_convergence = false
+[output]
+store = "toy.zarr"
+"""
+
+
+@pytest.mark.cluster
+def test_the_batch_script_for_slurm_runs_a_file_and_goes_on_with_it(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "deploy" / "slurm.sh"
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    (tmp_path / "toy.toml").write_text(TOY)
+    for values in ("[0.01, 0.05]", "[0.01, 0.05, 0.1]"):  # then resubmitted, with one more
+        (tmp_path / "toy.toml").write_text(TOY.replace("[0.01, 0.05]", values))
+        done = subprocess.run(
+            ["bash", str(script), "toy.toml", "--store", "other.zarr"],
+            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+            env=os.environ | {"PATH": programs, "SLURM_CPUS_PER_TASK": "1"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "on 1 workers" in done.stdout
+    assert hd.open(str(tmp_path / "other.zarr"))["status"].values.tolist() == [1, 1, 1]
+    assert subprocess.run(["bash", str(script)], capture_output=True, check=False).returncode == 2
 
 
 def test_plan_computes_nothing(tmp_path: Path) -> None:

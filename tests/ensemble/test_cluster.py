@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -212,3 +216,16 @@ def test_the_clients_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) 
         assert client.submit(sum, [1, 2]).result() == 3
     assert "OMP_NUM_THREADS" not in os.environ
     assert getattr(main, "__file__", None) == file
+
+
+def test_no_dashboard_is_opened_and_a_port_in_use_is_no_matter() -> None:
+    """Where another cluster has Dask's own port: not a word (a warning is an error in tests)."""
+    with socket.socket() as other:
+        with contextlib.suppress(OSError):  # then somebody has it already
+            other.bind(("127.0.0.1", 8787))
+            other.listen()
+        with connect(workers=1) as client:
+            assert ":8787" not in client.dashboard_link
+            with pytest.raises(urllib.error.HTTPError, match="404") as caught:
+                urllib.request.urlopen(client.dashboard_link, timeout=30)
+            caught.value.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ import heomdask as hd
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.errors import HeomdaskWarning, InputError, StoreError, TooLarge
 from heomdask.outcome import Outcome
+from heomdask.results.store import Store
 from heomdask.units import K
 
 
@@ -348,6 +351,50 @@ def test_a_plan_adds_up_and_writes_nothing(tmp_path: Path) -> None:
     assert "100 (2 T x 50 sample)" in str(plan)
     run(sweep(disordered, over={"T": [0.5]}, samples=50), tmp_path / "s.zarr")
     assert what.plan(tmp_path / "s.zarr", workers=2).pending == 50
+
+
+def test_a_plans_seconds_follow_the_size_of_each_hierarchy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty small points and two large ones; then, with the small ones there, the large ones."""
+
+    def measured(_: hd.Sweep, seen: Any) -> float:
+        return 1e-3 * float(seen.prepared.index_set.n_ado)
+
+    monkeypatch.setattr("heomdask.ensemble.plan._seconds", measured)
+    depths = [1] * 50 + [7, 8]
+    what = sweep(lambda: build(0.1), over=hd.Table({"depth": depths}), depth=None)
+    ados = [comb(5 + depth, 5) for depth in depths]
+    assert what.plan(workers=2).seconds == pytest.approx(1e-3 * sum(ados) / 2)
+    store = tmp_path / "s.zarr"
+    run(dataclasses.replace(what, over=hd.Table({"depth": depths[:50]})), store)
+    assert what.plan(store, workers=1).seconds == pytest.approx(1e-3 * sum(ados[50:]))
+    run(what, store)
+    assert what.plan(store, workers=1).seconds == 0
+
+
+def test_the_convergence_check_adds_what_a_deeper_hierarchy_changes(tmp_path: Path) -> None:
+    """For the stored axis order, kept when run again, refused for points that are not there."""
+    store, axes = tmp_path / "s.zarr", {"depth": [4, 1]}
+    what = sweep(lambda: build(0.1), over=axes, depth=None, expansion=hd.Pade(2), tol=1e-9)
+    run(what, store)
+    ds = what.check_convergence(store, client=SerialRunner())
+    for depth in (1, 4):
+        here, deeper, finer = (
+            hd.evolve(*build(0.1), TIMES, depth=d, expansion=hd.Pade(n), tol=1e-9).rho[:, 0, 1]
+            for d, n in ((depth, 2), (depth + 1, 2), (depth, 3))
+        )
+        changes = np.max(np.abs(deeper - here)) + np.max(np.abs(finer - here))
+        found = float(ds["convergence_error"].sel(depth=depth))
+        assert found == pytest.approx(changes, abs=2e-5)
+    assert ds["convergence_error"].sel(depth=1) > 10 * ds["convergence_error"].sel(depth=4)
+    modified = (store / "convergence_error" / "zarr.json").stat().st_mtime_ns
+    what.check_convergence(store, client=SerialRunner())
+    assert (store / "convergence_error" / "zarr.json").stat().st_mtime_ns == modified
+    with pytest.raises(StoreError, match="run the sweep on it first"):
+        dataclasses.replace(what, over={"depth": [1, 2]}).check_convergence(store)
+    with Store.open(store).driving(), pytest.raises(StoreError, match="in use"):
+        what.check_convergence(store, client=SerialRunner())
 
 
 def test_no_disorder_no_rng_and_exact_dephasing() -> None:

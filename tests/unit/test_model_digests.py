@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 import scipy.interpolate
 
+from heomdask.errors import InputError
 from heomdask.expansion import AAA
 from heomdask.model import Coupling, Problem, SpectralDensity
 from heomdask.preparation import prepare
@@ -28,7 +30,7 @@ def test_splines_that_keep_their_coefficients_in_slots_have_their_own_digests() 
 
 SPLINES = """
 import numpy as np
-from scipy.interpolate import Akima1DInterpolator, CubicSpline
+from scipy.interpolate import Akima1DInterpolator, CubicSpline, UnivariateSpline
 from heomdask.model import SpectralDensity
 from heomdask.model.digest import digest_of
 
@@ -45,7 +47,10 @@ def enclosed(lam):
 
 def digests(lam):
     J = lam * w * np.exp(-w)
-    functions = CubicSpline(w, J), Akima1DInterpolator(w, J), enclosed(lam), Slotted(lam)
+    functions = (
+        CubicSpline(w, J), Akima1DInterpolator(w, J), enclosed(lam), Slotted(lam),
+        *(UnivariateSpline(w, J, **how) for how in ({"s": 0}, {"s": 1e-3}, {"s": 0, "k": 2})),
+    )
     return [SpectralDensity(f, T=0.5, points=[1.0]).digest for f in functions]
 
 every = digests(0.1) + digests(0.2)
@@ -64,7 +69,51 @@ def test_digests_of_slots_differ_and_are_the_same_in_every_process() -> None:
         for seed in ("1", "2")
     ]
     assert runs[0] == runs[1]
-    assert len(set(runs[0])) == 8
+    assert len(set(runs[0])) == 14
+
+
+def test_a_fitpack_spline_counts_by_its_numbers_and_not_by_its_work_space() -> None:
+    w = np.linspace(0, 50, 200)
+    digests = set()
+    for k in range(20):
+        rubbish = [np.full(n, 0.1 * k) for n in range(200, 210) for _ in range(20)]
+        del rubbish  # what the next arrays find in their memory
+        spline = scipy.interpolate.UnivariateSpline(w, w * np.exp(-w), s=0)
+        digests.add(SpectralDensity(spline, T=0.5, points=[1.0]).digest)
+    assert len(digests) == 1
+
+
+def test_what_holds_itself_has_a_digest() -> None:
+    class Circular:
+        def __init__(self, lam: float) -> None:
+            self.lam, self.own = lam, self
+
+        def __call__(self, w: float) -> float:
+            return self.lam * w / (1 + w**4)
+
+    digests = {SpectralDensity(Circular(x), T=0.5, points=[1.0]).digest for x in (1.0, 2.0, 1.0)}
+    assert len(digests) == 2
+
+
+def test_what_hides_its_numbers_is_refused_by_the_name_of_the_argument() -> None:
+    numbers = iter([1.0] * 10)
+    lock = threading.Lock()
+
+    def counting(w: float) -> float:
+        return next(generator)
+
+    def guarded(w: float) -> float:
+        with lock:
+            return w / (1 + w**4)
+
+    generator = (x for x in numbers)
+    bath = SpectralDensity(counting, T=0.5, points=[1.0])
+    with pytest.raises(InputError, match=r"`density` must be a function whose .* got <generator"):
+        _ = bath.digest
+    sz = np.diag([1.0, -1.0])
+    with pytest.raises(InputError, match=r"`f` must .* or give samples"):
+        _ = Problem(sz, drives=[(lambda t: next(generator), sz)]).digest
+    assert SpectralDensity(guarded, T=0.5, points=[1.0]).digest  # a lock is no number
 
 
 def test_two_splines_have_two_sets_of_exponents() -> None:

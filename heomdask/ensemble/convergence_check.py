@@ -1,0 +1,103 @@
+"""How far a sweep's answers are from those of a larger hierarchy: really run, not estimated.
+
+Takes: a sweep whose store is filled, and a Dask client.
+Gives: `check_convergence`, the steps of `Sweep.check_convergence`, which adds `convergence_error`
+    to the store: for a point of the grid, the largest change of any observable when the depth
+    grows by one, plus the same when the expansion grows by one term.
+Next file: none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from heomdask.advice import advise
+from heomdask.convergence import converge
+from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.grid import Index, Match
+from heomdask.ensemble.runner import SerialRunner
+from heomdask.ensemble.session import match_store, recognise
+from heomdask.ensemble.sweep import Sweep
+from heomdask.errors import HeomdaskError, StoreError
+from heomdask.results.store import read_per_grid, write_per_grid
+
+if TYPE_CHECKING:
+    import xarray
+    from distributed import Client
+
+MOST_POINTS = 16  # of a grid; of a larger one, its corners
+NAME = "convergence_error"
+ATTRS = {"long_name": "largest change of an observable at depth + 1, plus that with one more term"}
+
+
+def check_convergence(
+    sweep: Sweep, path: Path, client: Client | SerialRunner | None
+) -> xarray.Dataset:
+    """Compute what `convergence_error` lacks, keep it in the store, and return the dataset."""
+    from heomdask.results.dataset import open as open_dataset
+
+    store = recognise(sweep, path)
+    with store.driving():
+        store = store.heal()
+        matched = match_store(sweep, store)
+        if any(matched.new):
+            raise StoreError(
+                f"the store {path} lacks axis values of the sweep; run the sweep on it first."
+            )
+        known = read_per_grid(store, NAME)
+        places = {cell: _place(matched, cell) for cell in _cells(sweep)}
+        missing = [cell for cell, place in places.items() if np.isnan(known[place])]
+        if missing:
+            for cell, error in zip(missing, _errors(sweep, missing, client), strict=True):
+                known[places[cell]] = error
+            write_per_grid(store, NAME, known, ATTRS)
+    return open_dataset(path)
+
+
+def _errors(sweep: Sweep, cells: list[Index], client: Client | SerialRunner | None) -> list[float]:
+    """The errors of some points, computed by the client, by local workers (None), or here."""
+    if isinstance(client, SerialRunner):
+        return [point_error(sweep, cell) for cell in cells]
+    with contextlib.ExitStack() as stack:
+        if client is None:
+            client = stack.enter_context(connect())
+        futures = client.map(point_error, [sweep] * len(cells), cells, pure=False)
+        errors: list[float] = client.gather(futures)
+    return errors
+
+
+def _cells(sweep: Sweep) -> list[Index]:
+    """Places on the dimensions without `sample`."""
+    lengths = [len(d) for d in sweep.grid.dimensions]
+    if int(np.prod(lengths)) <= MOST_POINTS:
+        return list(itertools.product(*map(range, lengths)))
+    corners = itertools.product(*(sorted({0, n - 1}) for n in lengths))
+    return list(itertools.islice(corners, MOST_POINTS))
+
+
+def _place(matched: Match, cell: Index) -> Index:
+    """Where a point of the sweep's grid lies in the store."""
+    return tuple(o.tolist().index(i) for o, i in zip(matched.order, cell, strict=False))
+
+
+def point_error(sweep: Sweep, cell: Index) -> float:
+    """The error of one point of the grid; NaN if it cannot be solved."""
+    index = cell if sweep.samples is None else (*cell, 0)
+    times = np.array(sweep.times.internal)
+    try:
+        point = sweep.point(index)
+        start = advise(
+            point.problem, times, error=point.error, depth=point.depth, expansion=point.expansion
+        )
+        found = converge(
+            point.problem, point.rho0, times, sweep.observables or None, point.error,
+            start=start, most_steps=1, backend=sweep.backend, threads=1,
+        )  # fmt: skip
+    except HeomdaskError:  # a point that cannot be solved has its own record in the store
+        return float("nan")
+    return found.steps[-1].error

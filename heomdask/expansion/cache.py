@@ -1,0 +1,38 @@
+"""Expansions made once: a sweep meets the same bath at many points, and advice tries it before.
+
+Takes: a bath and a method.
+Gives: `Keyed`, a bath as the key of a cache, and `expand_once`, its exponents with their warnings.
+Next file: `report.py`, which says how good they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+
+from heomdask.expansion.methods import Expansion, expand
+from heomdask.expansion.notices import collected
+from heomdask.model.bath import Bath
+from heomdask.model.exponents import Exponents
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """A bath that is equal to every other of the same digest."""
+
+    digest: str
+    bath: Bath = field(compare=False)
+
+    @classmethod
+    def of(cls, bath: Bath) -> Keyed:
+        return cls(bath.digest, bath)
+
+
+@functools.lru_cache(maxsize=4096)
+def expand_once(keyed: Keyed, method: Expansion | None) -> tuple[Exponents, tuple[str, ...]]:
+    """The bath's exponents, and what there is to warn of, which is left to the caller.
+
+    A bath that is given as exponents needs no method.
+    """
+    with collected() as notices:
+        return expand(keyed.bath, method), tuple(notices)
