@@ -270,6 +270,18 @@ class RecurConformance(Hooks):
             size = 10 * float(np.max(np.abs(want), initial=1.0))
             assert_close(got, want, size, TRAJECTORY_TOLERANCE[dtype])
 
+    @pytest.mark.parametrize("case", [c for c in CASES if not c.names][::3], ids=str)
+    def test_segment_without_a_sum(self, case: Case) -> None:
+        be, compiled = self.ready(case.plan())
+        _, probed, norms, _ = self.segment(case, compiled.plan, be.recur, be, compiled)
+        x, work = (
+            be.put(compiled, case.state(compiled.plan)),
+            (be.empty(compiled), be.empty(compiled)),
+        )
+        table, probe = segment_table(case, compiled.plan, degree=6), probe_of(compiled.plan)
+        bare = be.recur(compiled, x, table, None, probe, work)
+        assert np.array_equal(bare[0], probed) and np.array_equal(bare[1], norms)
+
     @pytest.mark.parametrize("case", [c for c in CASES if c.members > 1][::3], ids=str)
     def test_finished_member_stays_out(self, case: Case) -> None:
         """Zero coefficients from order 2 on, as for a member of lower degree that then explodes."""
