@@ -98,24 +98,46 @@ def test_terms_of_every_kind(d: int, form: Form) -> None:
         check(plan, NativeBackend(threads=1))
 
 
-def test_elements_that_only_some_members_have() -> None:
+def with_elements(d: int, which: str, real: bool, seed: int) -> Expanded:
+    """A system whose H and Lindblad operator have elements at some places only."""
+    rng = np.random.default_rng(seed)
+    h, jump = rng.normal(size=(2, d, d)) + 1j * rng.normal(size=(2, d, d))
+    mask = np.abs(np.subtract.outer(np.arange(d), np.arange(d))) <= {"band": 1, "none": 0}.get(
+        which.split()[0], d
+    )
+    if real:
+        h, jump = h.real + 0j, jump.real + 0j
+    else:
+        mask[:2, :2] = True  # whether H is complex is for all members to agree on
+    jump = jump if "jump" in which else np.diag(np.diag(jump))
+    h = (h + h.conj().T) * mask
+    return Expanded(h, lindblad=(jump,), baths=member(d, ["site"], seed).baths)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("real", [True, False])
+@pytest.mark.parametrize("d", [3, 5, 7])
+def test_elements_that_only_some_members_have(d: int, real: bool, form: Form) -> None:
     """A diagonal H beside dense ones takes another path when alone, with the same bits."""
-    d = 5
-    members = [member(d, ["site"], seed) for seed in range(3)]
-    bare = Expanded(np.diag(np.arange(d) + 1.0).astype(complex), baths=members[0].baths)
-    members = [*members, Expanded(bare.hamiltonian + 0j, baths=bare.baths)]
-    members = [Expanded(m.hamiltonian.real + 0j, baths=m.baths) for m in members]
-    indices = index_set(Depth(3), members[0].n_modes, members[0].rates)
+    kinds = ["all jump", "none", "all", "none jump", "band", "band jump"]
+    members = [with_elements(d, which, real, seed) for seed, which in enumerate(kinds)]
+    indices = index_set(Depth(2), members[0].n_modes, members[0].rates)
     backend = NativeBackend(threads=1, layout="batch")
-    whole, alone = build_plan(members, indices), build_plan(members[-1:], indices)
+    whole = build_plan(members, indices, form=form)
     x = random_state(np.random.default_rng(5), whole)
-    results = []
-    for plan, state in ((whole, x), (alone, x[..., -1:])):
+
+    def applied(plan: Plan, state: AnyArray) -> AnyArray:
         compiled = backend.compile(plan)
         out = backend.empty(compiled)
         backend.apply(compiled, backend.put(compiled, np.ascontiguousarray(state)), out)
-        results.append(backend.fetch(compiled, out)[..., -1])
-    assert np.array_equal(*results)
+        return backend.fetch(compiled, out)
+
+    check(whole, backend)
+    together = applied(whole, x)
+    for m, own in enumerate(members):
+        alone = build_plan([own], indices, form=form)
+        check(alone, NativeBackend(threads=1))
+        assert np.array_equal(applied(alone, x[..., m : m + 1])[..., 0], together[..., m]), kinds[m]
 
 
 def test_several_threads_change_no_bit() -> None:

@@ -21,6 +21,7 @@ struct Super {
     int32_t left = -1, right = -1;     // L X + X R
     int32_t left_t = -1, right_t = -1; // (L X + X R)^T
     int32_t full = -1;                 // a dense (d*d, d*d) matrix
+    int32_t each = -1;                 // d*d factors, of each element for itself
     int n_sandwich = 0;
     const Sandwich *sandwich = nullptr;
     Entries entries;

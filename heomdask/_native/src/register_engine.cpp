@@ -24,7 +24,7 @@ using Ints = Array<const int32_t>;
 using Longs = Array<const int64_t>;
 using Doubles = Array<const double>;
 using Contribution = std::tuple<int, Ints, Doubles>; // name, rows of the table, values
-// left, right, left_t, right_t, full; sandwiches (n, 3); entries: out, start, in, value
+// left, right, left_t, right_t, full, each; sandwiches (n, 3); entries: out, start, in, value
 using SuperArrays = std::tuple<std::vector<int>, Ints, Ints, Ints, Ints, Ints>;
 // start, links (n, 2), first coefficient, cross (3,) or empty, runs (n, 6), elements read,
 // superoperator
@@ -48,10 +48,10 @@ template <class T> struct Bound {
 
 Super super_of(const SuperArrays &a, std::vector<Sandwich> &sandwiches) {
     const auto &[offsets, two_sided, out, start, in, value] = a;
-    require(offsets.size() == 5, "a superoperator has five offsets");
+    require(offsets.size() == 6, "a superoperator has six offsets");
     Super s;
     s.left = offsets[0], s.right = offsets[1], s.left_t = offsets[2], s.right_t = offsets[3];
-    s.full = offsets[4];
+    s.full = offsets[4], s.each = offsets[5];
     for (size_t i = 0; i < two_sided.size() / 3; ++i)
         sandwiches.push_back(
             {two_sided.data()[3 * i], two_sided.data()[3 * i + 1], two_sided.data()[3 * i + 2]});

@@ -158,6 +158,9 @@ Prepared<N> prepare(const Super &s, const double *table, int d, int R, double *&
             else
                 p.scattered = &s;
         }
+    for (int e = 0; e < d * d && s.each >= 0; ++e)
+        set<N>(v + place<N>(e / d, e % d, R), table + int64_t{s.each + e} * planes<N>, true),
+            p.v = v;
     return p;
 }
 
@@ -353,6 +356,8 @@ template <class N> Four<N> four(const Super &s, const double *table, int d) {
     for (int o = 0; o < s.entries.n_out; ++o)
         for (int e = s.entries.start[o]; e < s.entries.start[o + 1]; ++e)
             add_to(s.entries.out[o], s.entries.in[e], s.entries.value[e]);
+    for (int e = 0; e < d * d && s.each >= 0; ++e)
+        add_to(e, e, s.each + e);
     for (int i = 0; i < d * d * d * d && s.full >= 0; ++i)
         add_to(i / (d * d), i % (d * d), s.full + i);
     for (int i = 0; i < d; ++i)
