@@ -61,16 +61,6 @@ class Table:
         self.size += n
         return first
 
-    def gather(self, index: NDArray[np.int64]) -> int:
-        """Append copies of rows that no named scalar touches, zeros for -1. The first row."""
-        every = np.zeros((len(index), self.plan.n_members), dtype=self.plan.dtype)
-        at = 0
-        for rows in self._rows:
-            inside = (index >= at) & (index < at + len(rows))
-            every[inside] = rows[index[inside] - at]
-            at += len(rows)
-        return self.add(every)
-
     def spread(self, rows: AnyArray) -> Floats:
         """(n, 1) or (n, M) values as (n, M, planes) doubles."""
         full = np.empty((len(rows), self.plan.n_members), dtype=self.plan.dtype)
@@ -189,28 +179,6 @@ def runs_of(arrays: SuperArrays) -> Int32:
         else:
             runs.append([i, 0, o, 0, v, 1])
     return np.array(runs, dtype=np.int32).reshape(-1, 6)
-
-
-def cross_of(table: Table, arrays: SuperArrays) -> Int32:
-    """A superoperator that maps row j and column j to themselves, or to each other.
-
-    Returns (j, whether to each other, first of 2 d rows of values: of the row, of the column);
-    empty if it is of another kind.
-    """
-    d = table.plan.d
-    _, _, outputs, _, inputs, values = arrays
-    row, col = np.divmod(inputs.astype(np.int64), d)
-    swapped = not np.array_equal(outputs, inputs)
-    if len(inputs) and _one_each(arrays):
-        for j in {int(row[0]), int(col[0])}:
-            inside = bool(np.all((row == j) | (col == j)))
-            if inside and np.array_equal(outputs, col * d + row if swapped else inputs):
-                index = np.full((2, d), -1, dtype=np.int64)
-                index[0, col[row == j]] = values[row == j]
-                off = (col == j) & (row != j)
-                index[1, row[off]] = values[off]
-                return np.array([j, int(swapped), table.gather(index.ravel())], dtype=np.int32)
-    return np.zeros(0, dtype=np.int32)
 
 
 def elements_read(d: int, arrays: SuperArrays) -> Int32:

@@ -36,6 +36,8 @@ void image(const Program &p, const Step<Scalar<N>> &s, int64_t row, int64_t n, i
             start<N>(rate, p.local.each < 0 ? nullptr : each, x, y + h, units);
             if (p.has_local)
                 super<N, D>(p.local, s.table + h, x, d, y + h, work);
+            if (p.cross_start)
+                crossings<N, D>(p, r, d, s.table + h, s.x + h, ado, y + h);
         }
         const Link *link = p.link + p.link_start[r];
         for (const Visit *v = p.visit + p.visit_start[r]; v != p.visit + p.visit_start[r + 1];
