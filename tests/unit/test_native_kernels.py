@@ -140,6 +140,55 @@ def test_elements_that_only_some_members_have(d: int, real: bool, form: Form) ->
         assert np.array_equal(applied(alone, x[..., m : m + 1])[..., 0], together[..., m]), kinds[m]
 
 
+def chain(n: int, down: bool) -> Pattern:
+    """Each ADO reads the next, or the one before, with a factor of its own."""
+    rows = np.arange(n - 1, dtype=np.int32) + np.int32(down)
+    cols = np.arange(n - 1, dtype=np.int32) + np.int32(not down)
+    return Pattern(n, n, rows, cols, np.sqrt(1.0 + np.arange(n - 1) // 2))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("d", [2, 3, 7, 9])
+def test_couplings_to_sites(d: int, form: Form) -> None:
+    """Left, right, transposed or not, on one pattern or another: joined where they meet."""
+    rng = np.random.default_rng(d)
+    sides = [(left, transposed) for left in (True, False) for transposed in (True, False)]
+    for members in (1, 3):
+        terms = []
+        for site, (left, transposed) in [(s, side) for s in (0, d - 1, 1) for side in sides]:
+            if site == 1 and transposed:
+                continue
+            own = np.zeros((members, d, d))
+            own[:, site, site] = rng.normal(size=members)
+            shifts = [Shift(k, rng.normal(size=members)) for k in range(2) if left or k != site]
+            op = Operator(own)
+            pair = (op, None) if left else (None, op)
+            terms.append(Term(tuple(shifts), *pair, transposed=transposed))
+        plan = Plan(d, 6, 6, members, form, (chain(6, False), chain(6, True)), tuple(terms))
+        check(plan, NativeBackend(threads=1))
+
+
+@pytest.mark.parametrize("layout", ["auto", "batch"])
+def test_commutator_with_a_site_moves_no_population(layout: str) -> None:
+    """Exactly: what the row adds to the common element and the column takes is not rounded."""
+    d, members = 7, [member(7, ["site", "site"], 4)]
+    plan = build_plan(members, index_set(Depth(2), members[0].n_modes, members[0].rates))
+    swapped = [t for t in plan.terms if t.transposed and (t.left is None) != (t.right is None)]
+    only = Plan(
+        d, plan.n_rows, plan.n_cols, 1, "real", plan.patterns,
+        tuple(t for t in swapped if not plan.patterns[t.shifts[0].pattern].is_identity),
+    )  # fmt: skip
+    assert only.terms
+    backend = NativeBackend(threads=1, layout="batch" if layout == "batch" else "auto")
+    compiled = backend.compile(only)
+    out = backend.empty(compiled)
+    x = random_state(np.random.default_rng(5), only)
+    backend.apply(compiled, backend.put(compiled, x), out)
+    result = backend.fetch(compiled, out)
+    assert result.any()
+    assert not np.diagonal(result, axis1=1, axis2=2).any()
+
+
 def test_several_threads_change_no_bit() -> None:
     """One block, so the threads share its rows; and many blocks, shared among the threads."""
     only = [member(4, ["site", "dense"], seed) for seed in range(20)]
