@@ -24,7 +24,8 @@ class _Engine(Generic[_S]):
         diagonal: _Doubles | None,
         local: _Super,
         has_local: bool,
-        groups: list[tuple[_Longs, _Ints, int, _Ints, _Ints, _Ints, _Super]],
+        crossings: tuple[_Longs, _Ints, int] | None,
+        groups: list[tuple[_Longs, _Ints, int, _Ints, _Ints, _Super]],
         named: list[tuple[int, _Ints, _Doubles]],
         named_diagonal: list[tuple[int, _Doubles]],
     ) -> None: ...

@@ -6,30 +6,31 @@ Next file: `src/engine.hpp`, which lays them out for its lanes.
 
 The generator is regrouped as
 
-    (G X)[n] = rate_n X[n] + S X[n] + sum over groups g of  S_g W_g[n],   W_g = sum of coef X[col]
+    (G X)[n] = rate_n X[n] + S X[n] + C_n X + sum over groups g of  S_g W_g[n],
+    W_g = sum of coef X[col]
 
-where a group holds all terms with one common list of shifts, up to a sign, and S all terms
-without a shift. Every number is a row of one table, (rows, members), so that a value
-shared by the members is nothing special; what a named scalar multiplies is kept beside it.
+where C has the couplings to one site, a group holds all other terms with one common list of
+shifts, up to a sign, and S all terms without a shift. Every number is a row of one table,
+(rows, members), so that a value shared by the members is nothing special; what a named scalar
+multiplies is kept beside it.
 """
 
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heomdask._native.crossings import CrossingArrays, Crossings, distinct_of
 from heomdask._native.superop import (
     Part,
     SuperArrays,
     Table,
     build_local,
     build_super,
-    cross_of,
     elements_read,
     runs_of,
 )
@@ -37,8 +38,8 @@ from heomdask.plan import AnyArray, Pattern, Plan, Shift, Term
 
 Int32 = NDArray[np.int32]
 Floats = NDArray[np.float64]
-# start, links (n, 2), first coefficient, cross (3,) or empty, runs (n, 6), elements read, ...
-GroupArrays = tuple[NDArray[np.int64], Int32, int, Int32, Int32, Int32, SuperArrays]
+# start, links (n, 2), first coefficient, runs (n, 6), elements read, ...
+GroupArrays = tuple[NDArray[np.int64], Int32, int, Int32, Int32, SuperArrays]
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Lowered:
     diagonal: Floats | None
     local: SuperArrays
     has_local: bool
+    crossings: CrossingArrays | None
     groups: list[GroupArrays]
     named: list[tuple[int, Int32, Floats]]
     named_diagonal: list[tuple[int, Floats]]
@@ -59,6 +61,7 @@ class Lowered:
 class _Parts:
     """The terms of a plan, sorted by what their shifts do."""
 
+    crossings: Crossings
     diagonal: dict[str | None, AnyArray] = field(default_factory=dict)
     local: list[Part] = field(default_factory=list)
     groups: list[tuple[list[Shift], list[Part]]] = field(default_factory=list)
@@ -66,11 +69,12 @@ class _Parts:
 
 def lower(plan: Plan) -> Lowered:
     """Regroup the terms and fill the tables; work is proportional to the links, not to members."""
-    parts = _Parts()
+    parts = _Parts(Crossings(plan))
     for term in plan.terms:
         _sort(plan, term, parts)
     table = Table(plan)
     local = build_local(table, parts.local)
+    crossings = parts.crossings.finish(table)
     groups = [_group(table, shifts, shared) for shifts, shared in parts.groups]
     diagonal = None
     if parts.diagonal:
@@ -82,6 +86,7 @@ def lower(plan: Plan) -> Lowered:
         diagonal,
         local,
         bool(parts.local),
+        crossings,
         groups,
         table.contributions(),
         [
@@ -106,7 +111,7 @@ def _sort(plan: Plan, term: Term, parts: _Parts) -> None:
             parts.local.append(
                 Part(term.left, term.right, term.transposed, shift.scalar, shift.name)
             )
-        else:
+        elif not parts.crossings.takes(term, shift):
             links.append(shift)
     if links:
         _join(plan, term, links, parts)
@@ -148,25 +153,10 @@ def _group(table: Table, shifts: Sequence[Shift], shared: Sequence[Part]) -> Gro
         start,
         links,
         first,
-        cross_of(table, arrays),
         runs_of(arrays),
         elements_read(d, arrays),
         arrays,
     )
-
-
-_distinct: weakref.WeakKeyDictionary[Pattern, tuple[Floats, NDArray[np.int64]]] = (
-    weakref.WeakKeyDictionary()
-)
-
-
-def distinct_of(pattern: Pattern) -> tuple[Floats, NDArray[np.int64]]:
-    """The distinct values of a pattern and, for each entry, which one it is; kept."""
-    found = _distinct.get(pattern)
-    if found is None:
-        found = np.unique(pattern.entries()[2], return_inverse=True)
-        _distinct[pattern] = found
-    return found
 
 
 @functools.lru_cache(maxsize=64)

@@ -21,10 +21,11 @@ from heomdask.plan import AnyArray, Operator, Plan
 
 Int32 = NDArray[np.int32]
 Floats = NDArray[np.float64]
-# offsets of left, right, left_t, right_t, full (-1: absent); sandwiches (n, 3); then
-# output elements, where their entries start, input elements, rows of the values
 _ORDERS = 8  # of the summands of one output
+_SIDES = (2, 3, 0, 1)  # one-sided products by offset, as they are summed
 _LONGEST_RUN = 8
+# offsets of left, right, left_t, right_t, full, each (-1: absent); sandwiches (n, 3); then
+# output elements, where their entries start, input elements, rows of the values
 SuperArrays = tuple[list[int], Int32, Int32, Int32, Int32, Int32]
 
 
@@ -59,16 +60,6 @@ class Table:
         self._named.extend((name, first, r) for name, r in rows.items() if name is not None)
         self.size += n
         return first
-
-    def gather(self, index: NDArray[np.int64]) -> int:
-        """Append copies of rows that no named scalar touches, zeros for -1. The first row."""
-        every = np.zeros((len(index), self.plan.n_members), dtype=self.plan.dtype)
-        at = 0
-        for rows in self._rows:
-            inside = (index >= at) & (index < at + len(rows))
-            every[inside] = rows[index[inside] - at]
-            at += len(rows)
-        return self.add(every)
 
     def spread(self, rows: AnyArray) -> Floats:
         """(n, 1) or (n, M) values as (n, M, planes) doubles."""
@@ -105,11 +96,11 @@ class _Sparse:
         self.keys: list[NDArray[np.int64]] = []
         self.values: list[tuple[str | None, AnyArray]] = []
 
-    def add(self, part: Part, order: int = 0) -> None:
+    def add(self, part: Part, order: int = 0, moving: bool = False) -> None:
         """All entries of ``s L_ia R_bj``: output (i, j) from input (a, b).
 
         Entries with equal `order`, output and input are merged; the kernel sums those of one
-        output by ascending `order`, then input.
+        output by ascending `order`, then input. `moving`: without those that `_each` has.
         """
         d = self.d
         left, right = _array(part.left, d), _array(part.right, d)
@@ -119,8 +110,9 @@ class _Sparse:
         product = part.scalar[:, None, None] * product
         out = j[None, :] * d + i[:, None] if part.transposed else i[:, None] * d + j[None, :]
         key = (out * _ORDERS + order) * d**2 + a[:, None] * d + b[None, :]
-        self.keys.append(key.ravel())
-        self.values.append((part.name, product.reshape(len(product), -1).T))
+        kept = np.full(key.shape, not moving or part.transposed) | (i != a)[:, None] | (b != j)
+        self.keys.append(key[kept])
+        self.values.append((part.name, product[:, kept].T))
 
     def finish(self, table: Table) -> tuple[Int32, Int32, Int32, Int32]:
         """Put the values into the table; outputs, starts, inputs, rows."""
@@ -154,7 +146,7 @@ def build_super(table: Table, parts: Sequence[Part]) -> SuperArrays:
     """
     d = table.plan.d
     sided, other = _sort(parts)
-    sparse, offsets = _Sparse(d), [-1] * 5
+    sparse, offsets = _Sparse(d), [-1] * 6
     for part in other:
         sparse.add(part)
     for side, mine in sided.items():
@@ -189,28 +181,6 @@ def runs_of(arrays: SuperArrays) -> Int32:
     return np.array(runs, dtype=np.int32).reshape(-1, 6)
 
 
-def cross_of(table: Table, arrays: SuperArrays) -> Int32:
-    """A superoperator that maps row j and column j to themselves, or to each other.
-
-    Returns (j, whether to each other, first of 2 d rows of values: of the row, of the column);
-    empty if it is of another kind.
-    """
-    d = table.plan.d
-    _, _, outputs, _, inputs, values = arrays
-    row, col = np.divmod(inputs.astype(np.int64), d)
-    swapped = not np.array_equal(outputs, inputs)
-    if len(inputs) and _one_each(arrays):
-        for j in {int(row[0]), int(col[0])}:
-            inside = bool(np.all((row == j) | (col == j)))
-            if inside and np.array_equal(outputs, col * d + row if swapped else inputs):
-                index = np.full((2, d), -1, dtype=np.int64)
-                index[0, col[row == j]] = values[row == j]
-                off = (col == j) & (row != j)
-                index[1, row[off]] = values[off]
-                return np.array([j, int(swapped), table.gather(index.ravel())], dtype=np.int32)
-    return np.zeros(0, dtype=np.int32)
-
-
 def elements_read(d: int, arrays: SuperArrays) -> Int32:
     """The elements of its argument that a superoperator reads."""
     offsets, sandwiches, _, _, inputs, _ = arrays
@@ -229,28 +199,59 @@ def _one_each(arrays: SuperArrays) -> bool:
 def build_local(table: Table, parts: Sequence[Part]) -> SuperArrays:
     """The sum of all parts without a shift: its bits do not depend on which elements are zero.
 
-    One system of two levels is a full (4, 4) matrix. Otherwise the sparse form of one-sided
-    products keeps the order of the dense one, and adding zero times something changes nothing.
+    One system of two levels is a full (4, 4) matrix. Otherwise every form sums an output in one
+    order: what it takes from the same element (`each`), one-sided products as in `_SIDES`, the
+    rest. Dense products come before entries, so all sides up to the last that is worth it are
+    dense. What is zero is left out: to add it would change nothing.
     """
     d = table.plan.d
-    sided, other = _sort(parts)
-    sparse, offsets, sandwiches = _Sparse(d), [-1] * 5, []
+    sparse, offsets, sandwiches = _Sparse(d), [-1] * 6, []
     if d == 2:
         offsets[4] = _full(table, parts)
         return (offsets, np.zeros((0, 3), dtype=np.int32), *sparse.finish(table))
-    dense = sum(_filled(_one(p)) for mine in sided.values() for p in mine) > d * d // 2
-    for side, mine in sided.items():
-        if dense:
-            offsets[side] = _dense(table, mine)
-        for part in () if dense else mine:
-            sparse.add(part, side)
-    for part in other:
-        assert part.left is None or part.right is not None
-        if d <= 8 or part.left is None or _entries(part) <= 4 * d**2:
-            sparse.add(part, _ORDERS - 1)
-        else:
+    sided, other = _sort(parts)
+    for part in other if d > 8 else ():
+        if part.left is not None and _entries(part) > 4 * d**2:
             sandwiches.append(_sandwich(table, part))
+    other = [p for p in other if d <= 8 or p.left is None or _entries(p) <= 4 * d**2]
+    offsets[5] = _each(table, [p for mine in (*sided.values(), other) for p in mine])
+    rest = [[_moving(p) for p in sided.get(side, [])] for side in _SIDES]
+    filled = [sum(_filled(_one(p)) for p in mine) for mine in rest]
+    dense = max((n + 1 for n, count in enumerate(filled) if count > d * d // 4), default=0)
+    for n, mine in enumerate(rest):
+        if n < dense and filled[n]:
+            offsets[_SIDES[n]] = _dense(table, mine)
+        for part in () if n < dense else mine:
+            sparse.add(part, n)
+    for part in other:
+        sparse.add(part, _ORDERS - 1, moving=True)
     return (offsets, np.array(sandwiches, dtype=np.int32).reshape(-1, 3), *sparse.finish(table))
+
+
+def _each(table: Table, parts: Sequence[Part]) -> int:
+    """What the parts give an element times itself, as d*d rows of the table; -1 if nothing."""
+    d = table.plan.d
+    values = []
+    for part in parts:
+        if not part.transposed:
+            left, right = (
+                np.diagonal(_array(op, d), axis1=1, axis2=2) for op in (part.left, part.right)
+            )
+            product = part.scalar[:, None, None] * left[:, :, None] * right[:, None, :]
+            values.append((part.name, product.reshape(-1, d * d).T))
+    if not any(np.any(value) for _, value in values):
+        return -1
+    return table.add_sum(d * d, _by_name(values))
+
+
+def _moving(part: Part) -> Part:
+    """A one-sided part without what `_each` has of it."""
+    if part.transposed:
+        return part
+    op = _one(part)
+    rest = op.map(op.array * (1 - np.eye(op.array.shape[-1])))
+    left, right = (rest, None) if part.left is not None else (None, rest)
+    return Part(left, right, part.transposed, part.scalar, part.name)
 
 
 def _sort(parts: Sequence[Part]) -> tuple[dict[int, list[Part]], list[Part]]:

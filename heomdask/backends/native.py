@@ -94,7 +94,7 @@ class NativeBackend(BackendBase):
         kind = _core.Engine64 if double else _core.Engine32
         engine = kind(
             x.shape, self._isa, self._threads_for(plan), self._single(plan, double), x.table,
-            x.diagonal, x.local, x.has_local, x.groups, x.named, x.named_diagonal,
+            x.diagonal, x.local, x.has_local, x.crossings, x.groups, x.named, x.named_diagonal,
         )  # fmt: skip
         return NativeCompiled(plan, full, np.dtype(dtype), engine, self)
 

@@ -98,24 +98,95 @@ def test_terms_of_every_kind(d: int, form: Form) -> None:
         check(plan, NativeBackend(threads=1))
 
 
-def test_elements_that_only_some_members_have() -> None:
+def with_elements(d: int, which: str, real: bool, seed: int) -> Expanded:
+    """A system whose H and Lindblad operator have elements at some places only."""
+    rng = np.random.default_rng(seed)
+    h, jump = rng.normal(size=(2, d, d)) + 1j * rng.normal(size=(2, d, d))
+    mask = np.abs(np.subtract.outer(np.arange(d), np.arange(d))) <= {"band": 1, "none": 0}.get(
+        which.split()[0], d
+    )
+    if real:
+        h, jump = h.real + 0j, jump.real + 0j
+    else:
+        mask[:2, :2] = True  # whether H is complex is for all members to agree on
+    jump = jump if "jump" in which else np.diag(np.diag(jump))
+    h = (h + h.conj().T) * mask
+    return Expanded(h, lindblad=(jump,), baths=member(d, ["site"], seed).baths)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("real", [True, False])
+@pytest.mark.parametrize("d", [3, 5, 7])
+def test_elements_that_only_some_members_have(d: int, real: bool, form: Form) -> None:
     """A diagonal H beside dense ones takes another path when alone, with the same bits."""
-    d = 5
-    members = [member(d, ["site"], seed) for seed in range(3)]
-    bare = Expanded(np.diag(np.arange(d) + 1.0).astype(complex), baths=members[0].baths)
-    members = [*members, Expanded(bare.hamiltonian + 0j, baths=bare.baths)]
-    members = [Expanded(m.hamiltonian.real + 0j, baths=m.baths) for m in members]
-    indices = index_set(Depth(3), members[0].n_modes, members[0].rates)
+    kinds = ["all jump", "none", "all", "none jump", "band", "band jump"]
+    members = [with_elements(d, which, real, seed) for seed, which in enumerate(kinds)]
+    indices = index_set(Depth(2), members[0].n_modes, members[0].rates)
     backend = NativeBackend(threads=1, layout="batch")
-    whole, alone = build_plan(members, indices), build_plan(members[-1:], indices)
+    whole = build_plan(members, indices, form=form)
     x = random_state(np.random.default_rng(5), whole)
-    results = []
-    for plan, state in ((whole, x), (alone, x[..., -1:])):
+
+    def applied(plan: Plan, state: AnyArray) -> AnyArray:
         compiled = backend.compile(plan)
         out = backend.empty(compiled)
         backend.apply(compiled, backend.put(compiled, np.ascontiguousarray(state)), out)
-        results.append(backend.fetch(compiled, out)[..., -1])
-    assert np.array_equal(*results)
+        return backend.fetch(compiled, out)
+
+    check(whole, backend)
+    together = applied(whole, x)
+    for m, own in enumerate(members):
+        alone = build_plan([own], indices, form=form)
+        check(alone, NativeBackend(threads=1))
+        assert np.array_equal(applied(alone, x[..., m : m + 1])[..., 0], together[..., m]), kinds[m]
+
+
+def chain(n: int, down: bool) -> Pattern:
+    """Each ADO reads the next, or the one before, with a factor of its own."""
+    rows = np.arange(n - 1, dtype=np.int32) + np.int32(down)
+    cols = np.arange(n - 1, dtype=np.int32) + np.int32(not down)
+    return Pattern(n, n, rows, cols, np.sqrt(1.0 + np.arange(n - 1) // 2))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("d", [2, 3, 7, 9])
+def test_couplings_to_sites(d: int, form: Form) -> None:
+    """Left, right, transposed or not, on one pattern or another: joined where they meet."""
+    rng = np.random.default_rng(d)
+    sides = [(left, transposed) for left in (True, False) for transposed in (True, False)]
+    for members in (1, 3):
+        terms = []
+        for site, (left, transposed) in [(s, side) for s in (0, d - 1, 1) for side in sides]:
+            if site == 1 and transposed:
+                continue
+            own = np.zeros((members, d, d))
+            own[:, site, site] = rng.normal(size=members)
+            shifts = [Shift(k, rng.normal(size=members)) for k in range(2) if left or k != site]
+            op = Operator(own)
+            pair = (op, None) if left else (None, op)
+            terms.append(Term(tuple(shifts), *pair, transposed=transposed))
+        plan = Plan(d, 6, 6, members, form, (chain(6, False), chain(6, True)), tuple(terms))
+        check(plan, NativeBackend(threads=1))
+
+
+@pytest.mark.parametrize("layout", ["auto", "batch"])
+def test_commutator_with_a_site_moves_no_population(layout: str) -> None:
+    """Exactly: what the row adds to the common element and the column takes is not rounded."""
+    d, members = 7, [member(7, ["site", "site"], 4)]
+    plan = build_plan(members, index_set(Depth(2), members[0].n_modes, members[0].rates))
+    swapped = [t for t in plan.terms if t.transposed and (t.left is None) != (t.right is None)]
+    only = Plan(
+        d, plan.n_rows, plan.n_cols, 1, "real", plan.patterns,
+        tuple(t for t in swapped if not plan.patterns[t.shifts[0].pattern].is_identity),
+    )  # fmt: skip
+    assert only.terms
+    backend = NativeBackend(threads=1, layout="batch" if layout == "batch" else "auto")
+    compiled = backend.compile(only)
+    out = backend.empty(compiled)
+    x = random_state(np.random.default_rng(5), only)
+    backend.apply(compiled, backend.put(compiled, x), out)
+    result = backend.fetch(compiled, out)
+    assert result.any()
+    assert not np.diagonal(result, axis1=1, axis2=2).any()
 
 
 def test_several_threads_change_no_bit() -> None:

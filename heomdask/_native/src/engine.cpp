@@ -64,8 +64,14 @@ Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool singl
 }
 
 template <class T> int64_t Engine<T>::nbytes() const {
+    const Program &p = source_.program;
     int64_t total = (table_.size() + diagonal_.size()) * static_cast<int64_t>(sizeof(T));
     total += static_cast<int64_t>((visit_start_.size() + link_start_.size()) * sizeof(int64_t));
+    if (p.cross_start) {
+        const int64_t starts = crossing_kinds * p.n_rows;
+        total += static_cast<int64_t>((starts + 1) * sizeof(int64_t) +
+                                      p.cross_start[starts] * sizeof(Crossing));
+    }
     return total +
            static_cast<int64_t>(visits_.size() * sizeof(Visit) + links_.size() * sizeof(Link));
 }

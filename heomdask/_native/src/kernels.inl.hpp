@@ -10,6 +10,18 @@ namespace {
 
 using namespace heomdask;
 
+// y = (rate + each) x, element by element; `each` may be absent.
+template <class N>
+HD_INLINE void start(N rate, const Scalar<N> *each, const Scalar<N> *x, Scalar<N> *y, int units) {
+    const auto scaled = [&](int at) HD_LAMBDA { return fma(rate, N::load(x + at), N::zero()); };
+    if (each)
+        for (int at = 0; at < units * N::size; at += N::size)
+            fma(N::load(each + at), N::load(x + at), scaled(at)).store(y + at);
+    else
+        for (int at = 0; at < units * N::size; at += N::size)
+            scaled(at).store(y + at);
+}
+
 // y = G x for n rows from `row` on, one after the other in scratch.
 template <class N, int D>
 void image(const Program &p, const Step<Scalar<N>> &s, int64_t row, int64_t n, int64_t ado) {
@@ -20,10 +32,12 @@ void image(const Program &p, const Step<Scalar<N>> &s, int64_t row, int64_t n, i
         for (int h = 0; h < N::width; h += N::lanes) {
             const Scalar<N> *x = s.x + r * ado + h;
             const N rate = p.has_diagonal ? N::load(s.diagonal + r * N::size + h) : N::zero();
-            for (int e = 0; e < units; ++e)
-                fma(rate, N::load(x + e * N::size), N::zero()).store(y + e * N::size + h);
+            const Scalar<N> *each = s.table + int64_t{p.local.each} * N::size + h;
+            start<N>(rate, p.local.each < 0 ? nullptr : each, x, y + h, units);
             if (p.has_local)
                 super<N, D>(p.local, s.table + h, x, d, y + h, work);
+            if (p.cross_start)
+                crossings<N, D>(p, r, d, s.table + h, s.x + h, ado, y + h);
         }
         const Link *link = p.link + p.link_start[r];
         for (const Visit *v = p.visit + p.visit_start[r]; v != p.visit + p.visit_start[r + 1];

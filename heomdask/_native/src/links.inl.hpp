@@ -1,4 +1,4 @@
-// What an ADO takes from its neighbours, for one group: W = sum of coef * X[col] on the elements
+// What an ADO takes from its neighbours: couplings to one site link by link; others by group: W = sum of coef * X[col] on the elements
 // that S reads, then y += S W, without W ever leaving registers where S has one entry per element.
 #pragma once
 #include "superop.inl.hpp"
@@ -46,7 +46,7 @@ HD_INLINE void run_tile(const Link *link, const Link *end, const Run &run, const
 }
 
 template <class N>
-HD_INLINE void runs(const Group &g, const Link *link, const Link *end, const Scalar<N> *table,
+void runs(const Group &g, const Link *link, const Link *end, const Scalar<N> *table,
                     const Scalar<N> *x, int64_t ado, Scalar<N> *y) {
     for (int k = 0; k < g.n_run; ++k) {
         const Run &run = g.run[k];
@@ -64,7 +64,7 @@ HD_INLINE void runs(const Group &g, const Link *link, const Link *end, const Sca
 }
 
 template <class N>
-HD_INLINE void gather(const Group &g, const Link *link, const Link *end, const Scalar<N> *table,
+void gather(const Group &g, const Link *link, const Link *end, const Scalar<N> *table,
                       const Scalar<N> *x, int64_t ado, Scalar<N> *w) {
     constexpr int K = N::is_complex ? 3 : 6;
     int k = 0;
@@ -76,44 +76,43 @@ HD_INLINE void gather(const Group &g, const Link *link, const Link *end, const S
         gather_tile<N, 1>(link, end, g.in + k, table, x, ado, w);
 }
 
-// S reads row j and column j only (a coupling to one site): D elements of each, then those of y.
-template <class N, int D>
-HD_INLINE void cross(const Group &g, const Link *link, const Link *end, const Scalar<N> *table,
-                     const Scalar<N> *x, int64_t ado, Scalar<N> *y) {
-    constexpr int S = N::size;
-    const int64_t row = int64_t{g.cross.number} * D * S, col = int64_t{g.cross.number} * S;
-    N r[D], c[D];
-    for (int k = 0; k < D; ++k)
-        r[k] = N::zero(), c[k] = N::zero();
-    const auto add_row = [&](const Link *l) HD_LAMBDA {
-        const N coef = N::load(table + int64_t{l->coef} * S);
-        const Scalar<N> *from = x + l->col * ado + row;
-        for (int k = 0; k < D; ++k)
-            r[k] = fma(coef, N::load(from + k * S), r[k]);
-    };
-    const auto add_col = [&](const Link *l) HD_LAMBDA {
-        const N coef = N::load(table + int64_t{l->coef} * S);
-        const Scalar<N> *from = x + l->col * ado + col;
-        for (int k = 0; k < D; ++k)
-            c[k] = fma(coef, N::load(from + k * D * S), c[k]);
-    };
-    const Scalar<N> *value = table + int64_t{g.cross.value} * S;
-    const auto finish = [&](const N *w, const Scalar<N> *v, Scalar<N> *to, int64_t step) HD_LAMBDA {
-        for (int k = 0; k < D; ++k)
-            fma(N::load(v + k * S), w[k], N::load(to + k * step)).store(to + k * step);
-    };
-    if constexpr (2 * D * (N::is_complex ? 2 : 1) <= 14) {
-        for (const Link *l = link; l != end; ++l)
-            add_row(l), add_col(l);
-    } else {
-        for (const Link *l = link; l != end; ++l)
-            add_row(l);
+// A coupling to one site, link by link, into row and column `site` of y.
+template <class N, int D, bool Straight, bool Swapped>
+HD_INLINE void cross(const Crossing *link, const Crossing *end, int runtime_d,
+                     const Scalar<N> *table, const Scalar<N> *x, int64_t ado, Scalar<N> *y) {
+    constexpr int S = N::size, own = 2 * (Straight + Swapped);
+    const int d = D ? D : runtime_d;
+    for (; link != end; ++link) {
+        const int64_t row = int64_t{link->site} * d * S, col = int64_t{link->site} * S;
+        const Scalar<N> *from = x + link->col * ado, *coef = table + int64_t{link->coef} * S;
+        const N to_row = N::load(coef), to_col = N::load(coef + S);
+        const N across = N::load(coef + (own - 2) * S), back = N::load(coef + (own - 1) * S);
+        const N common =
+            fma(N::load(coef + own * S), N::load(from + row + col), N::load(y + row + col));
+#pragma GCC unroll 8
+        for (int k = 0; k < d; ++k) {
+            const N r = N::load(from + row + k * S), c = N::load(from + col + k * d * S);
+            N y_row = N::load(y + row + k * S), y_col = N::load(y + col + k * d * S);
+            if constexpr (Straight)
+                y_row = fma(to_row, r, y_row), y_col = fma(to_col, c, y_col);
+            if constexpr (Swapped)
+                y_row = fma(back, c, y_row), y_col = fma(across, r, y_col);
+            y_row.store(y + row + k * S), y_col.store(y + col + k * d * S);
+        }
+        common.store(y + row + col);
     }
-    finish(r, value, y + (g.cross.swapped ? col : row), g.cross.swapped ? D * S : S);
-    if constexpr (2 * D * (N::is_complex ? 2 : 1) > 14)
-        for (const Link *l = link; l != end; ++l)
-            add_col(l);
-    finish(c, value + D * S, y + (g.cross.swapped ? row : col), g.cross.swapped ? S : D * S);
+}
+
+// All of a row's couplings to one site.
+template <class N, int D>
+HD_INLINE void crossings(const Program &p, int64_t r, int d, const Scalar<N> *table,
+                         const Scalar<N> *x, int64_t ado, Scalar<N> *y) {
+    const int64_t *start = p.cross_start + crossing_kinds * r;
+    const auto at = [&](int kind) HD_LAMBDA { return p.crossing + start[kind]; };
+    table += int64_t{p.cross_first} * N::size;
+    cross<N, D, true, false>(at(0), at(1), d, table, x, ado, y);
+    cross<N, D, false, true>(at(1), at(2), d, table, x, ado, y);
+    cross<N, D, true, true>(at(2), at(3), d, table, x, ado, y);
 }
 
 // All of a group's part of y.
@@ -121,10 +120,6 @@ template <class N, int D>
 HD_INLINE void neighbours(const Group &g, const Link *link, const Link *end, int d,
                           const Scalar<N> *table, const Scalar<N> *x, int64_t ado, Scalar<N> *y,
                           Scalar<N> *scratch) {
-    if constexpr (D > 2) {
-        if (g.cross.number >= 0)
-            return cross<N, D>(g, link, end, table, x, ado, y);
-    }
     if (g.n_run)
         return runs<N>(g, link, end, table, x, ado, y);
     gather<N>(g, link, end, table, x, ado, scratch);

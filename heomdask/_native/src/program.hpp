@@ -21,6 +21,7 @@ struct Super {
     int32_t left = -1, right = -1;     // L X + X R
     int32_t left_t = -1, right_t = -1; // (L X + X R)^T
     int32_t full = -1;                 // a dense (d*d, d*d) matrix
+    int32_t each = -1;                 // d*d factors, of each element for itself
     int n_sandwich = 0;
     const Sandwich *sandwich = nullptr;
     Entries entries;
@@ -39,15 +40,16 @@ struct Link {
 // themselves, or to each other.
 enum class Pair : uint8_t { other, diagonal, across, swapped };
 
-// An S that reads one row and one column only (number -1: it is another): they go to themselves, or
-// to each other, times 2 d consecutive rows of the table: for the row, for the column.
-struct Cross {
-    int32_t number = -1, swapped = 0, value = 0;
+// A link of a coupling to one site, which takes row and column `site` of the ADO read; `coef`: the
+// first of its coefficients, whose number depends on the kind: to themselves (rr, cc), to each
+// other (rc, cr: from row to column, and back), or both; then that of the common element.
+struct Crossing {
+    int32_t col, coef, site;
 };
+constexpr int crossing_kinds = 3;
 
 // Terms that share their shifts: W = sum of coef * X[col], then y += S W.
 struct Group {
-    Cross cross;
     int n_run = 0;
     const Run *run = nullptr; // if S has one entry per element
     Pair pair = Pair::other;  // which of the runs with a kernel of its own, if d = 2
@@ -66,6 +68,10 @@ struct Program {
     bool is_complex = false, has_diagonal = false, has_local = false;
     int64_t n_rows = 0, n_cols = 0, n_members = 0, n_table = 0;
     Super local;
+    // Kind k of row r: crossings cross_start[3 r + k] up to cross_start[3 r + k + 1]; or null.
+    const int64_t *cross_start = nullptr;
+    const Crossing *crossing = nullptr;
+    int32_t cross_first = 0; // row of the table from which they count coefficients
     int n_group = 0;
     const Group *group = nullptr;
     // Row r: visits visit_start[r] up to visit_start[r + 1], links from link_start[r] on.

@@ -24,11 +24,12 @@ using Ints = Array<const int32_t>;
 using Longs = Array<const int64_t>;
 using Doubles = Array<const double>;
 using Contribution = std::tuple<int, Ints, Doubles>; // name, rows of the table, values
-// left, right, left_t, right_t, full; sandwiches (n, 3); entries: out, start, in, value
+// left, right, left_t, right_t, full, each; sandwiches (n, 3); entries: out, start, in, value
 using SuperArrays = std::tuple<std::vector<int>, Ints, Ints, Ints, Ints, Ints>;
-// start, links (n, 2), first coefficient, cross (3,) or empty, runs (n, 6), elements read,
-// superoperator
-using GroupArrays = std::tuple<Longs, Ints, int, Ints, Ints, Ints, SuperArrays>;
+// start, links (n, 2), first coefficient, runs (n, 6), elements read, superoperator
+using GroupArrays = std::tuple<Longs, Ints, int, Ints, Ints, SuperArrays>;
+// start (3 n_rows + 1), links (n, 3), first coefficient
+using CrossingArrays = std::tuple<Longs, Ints, int>;
 
 void require(bool condition, const char *message) {
     if (!condition)
@@ -39,6 +40,7 @@ void require(bool condition, const char *message) {
 template <class T> struct Bound {
     std::vector<GroupArrays> groups;
     SuperArrays local;
+    std::optional<CrossingArrays> crossings;
     std::vector<Contribution> named;
     std::optional<Engine<T>> engine;
     int64_t d, n_rows, n_cols, members, planes, names;
@@ -48,10 +50,10 @@ template <class T> struct Bound {
 
 Super super_of(const SuperArrays &a, std::vector<Sandwich> &sandwiches) {
     const auto &[offsets, two_sided, out, start, in, value] = a;
-    require(offsets.size() == 5, "a superoperator has five offsets");
+    require(offsets.size() == 6, "a superoperator has six offsets");
     Super s;
     s.left = offsets[0], s.right = offsets[1], s.left_t = offsets[2], s.right_t = offsets[3];
-    s.full = offsets[4];
+    s.full = offsets[4], s.each = offsets[5];
     for (size_t i = 0; i < two_sided.size() / 3; ++i)
         sandwiches.push_back(
             {two_sided.data()[3 * i], two_sided.data()[3 * i + 1], two_sided.data()[3 * i + 2]});
@@ -76,10 +78,10 @@ template <class T>
 void construct(Bound<T> *self, std::tuple<int, int64_t, int64_t, int64_t, bool, int> shape,
                std::string isa, int threads, bool single, Doubles table,
                std::optional<Doubles> diagonal, SuperArrays local, bool has_local,
-               std::vector<GroupArrays> groups, std::vector<Contribution> named,
+               std::optional<CrossingArrays> crossings, std::vector<GroupArrays> groups, std::vector<Contribution> named,
                std::vector<std::tuple<int, Doubles>> named_diagonal) {
-    new (self)
-        Bound<T>{std::move(groups), std::move(local), std::move(named), {}, 0, 0, 0, 0, 1, 0};
+    new (self) Bound<T>{std::move(groups), std::move(local), std::move(crossings),
+                        std::move(named), {}, 0, 0, 0, 0, 1, 0};
     Source source;
     Program &p = source.program;
     std::tie(p.d, p.n_rows, p.n_cols, p.n_members, p.is_complex, source.n_names) = shape;
@@ -96,15 +98,22 @@ void construct(Bound<T> *self, std::tuple<int, int64_t, int64_t, int64_t, bool, 
     source.sandwiches.resize(self->groups.size() + 1);
     p.local = super_of(self->local, source.sandwiches[0]);
     p.has_local = has_local;
+    if (self->crossings) {
+        const auto &[start, links, first] = *self->crossings;
+        require(static_cast<int64_t>(start.size()) == crossing_kinds * p.n_rows + 1,
+                "crossings: wrong number of rows");
+        require(static_cast<int64_t>(links.size()) == 3 * start.data()[start.size() - 1],
+                "crossings: wrong links");
+        p.cross_start = start.data(), p.cross_first = first;
+        p.crossing = reinterpret_cast<const Crossing *>(links.data());
+    }
     for (size_t g = 0; g < self->groups.size(); ++g) {
-        const auto &[start, links, first, cross, runs, in, super] = self->groups[g];
+        const auto &[start, links, first, runs, in, super] = self->groups[g];
         require(static_cast<int64_t>(start.size()) == p.n_rows + 1, "group: wrong number of rows");
         require(static_cast<int64_t>(links.size()) == 2 * start.data()[p.n_rows],
                 "group: wrong links");
         Group group;
         source.links.push_back({start.data(), reinterpret_cast<const Link *>(links.data()), first});
-        if (cross.size() == 3)
-            group.cross = {cross.data()[0], cross.data()[1], cross.data()[2]};
         group.n_run = static_cast<int>(runs.size() / 6);
         group.run = reinterpret_cast<const Run *>(runs.data());
         group.pair = pair_of(group, p.d);
@@ -239,7 +248,8 @@ template <class T> void bind(nb::module_ &m, const char *name) {
     nb::class_<B>(m, name)
         .def("__init__", &construct<T>, nb::arg("shape"), nb::arg("isa"), nb::arg("threads"),
              nb::arg("single"), nb::arg("table"), nb::arg("diagonal").none(), nb::arg("local"),
-             nb::arg("has_local"), nb::arg("groups"), nb::arg("named"), nb::arg("named_diagonal"))
+             nb::arg("has_local"), nb::arg("crossings").none(), nb::arg("groups"), nb::arg("named"),
+             nb::arg("named_diagonal"))
         .def_prop_ro("state_size", [](const B &b) { return b.engine->state_size(); })
         .def_prop_ro("nbytes", [](const B &b) { return b.engine->nbytes(); })
         .def("put", &put<T>)

@@ -158,6 +158,9 @@ Prepared<N> prepare(const Super &s, const double *table, int d, int R, double *&
             else
                 p.scattered = &s;
         }
+    for (int e = 0; e < d * d && s.each >= 0; ++e)
+        set<N>(v + place<N>(e / d, e % d, R), table + int64_t{s.each + e} * planes<N>, true),
+            p.v = v;
     return p;
 }
 
@@ -227,35 +230,45 @@ template <class N> HD_INLINE N column(const double *x, int first, int d, int R) 
     return c;
 }
 
-// A coupling to one site: its row and its column of the neighbours, see `cross` in links.inl.hpp.
-template <class N, int D>
-HD_INLINE void single_cross(const Group &g, const double *value, const Link *link, const Link *end,
+// A coupling to one site, link by link, see `cross` in links.inl.hpp; `unit` holds ones on the
+// diagonal.
+template <class N, int D, bool Straight, bool Swapped>
+HD_INLINE void single_cross(const Crossing *link, const Crossing *end, const double *unit,
                             const double *table, const double *x, int runtime_d, double *y,
                             double *u) {
+    constexpr int own = 2 * (Straight + Swapped);
     const int d = D ? D : runtime_d, R = (d + quad - 1) / quad;
-    const int64_t ado = int64_t{d} * R * N::size, row = int64_t{g.cross.number} * R * N::size;
-    const int64_t col = place<N>(0, g.cross.number, R);
-    double *from_row = (g.cross.swapped ? u : y) + row, *from_col = (g.cross.swapped ? y : u) + row;
-    constexpr int M = D ? (D + quad - 1) / quad : 1; // registers at a time
-    for (int c = 0; c < R; c += M) {
-        N w[M], z[M];
-        for (int k = 0; k < M; ++k)
-            w[k] = N::zero(), z[k] = N::zero();
-        for (const Link *l = link; l != end; ++l) {
-            const N coef = spread<N>(table + int64_t{l->coef} * planes<N>);
-            const double *from = x + l->col * ado;
-            for (int k = 0; k < M; ++k) {
-                w[k] = fma(coef, N::load(from + row + (c + k) * N::size), w[k]);
-                z[k] = fma(coef, column<N>(from + col, (c + k) * quad, d, R), z[k]);
-            }
-        }
-        for (int k = 0; k < M; ++k) {
-            const int64_t at = (c + k) * N::size;
-            fma(N::load(value + at), w[k], N::load(from_row + at)).store(from_row + at);
-            fma(N::load(value + R * N::size + at), z[k], N::load(from_col + at))
-                .store(from_col + at);
+    for (; link != end; ++link) {
+        const int64_t row = int64_t{link->site} * R * N::size, col = place<N>(0, link->site, R);
+        const double *from = x + int64_t{link->col} * d * R * N::size;
+        const auto coef = [&](int k) HD_LAMBDA {
+            return spread<N>(table + (int64_t{link->coef} + k) * planes<N>);
+        };
+        for (int k = 0; k < R; ++k) {
+            const int64_t at = row + k * N::size;
+            const auto common = nonzero(N::load(unit + at));
+            N r = N::load(from + at), c = column<N>(from + col, k * quad, d, R);
+            N to_y = fma(coef(own), select(common, r, N::zero()), N::load(y + at));
+            N to_u = N::load(u + at);
+            r = select(common, N::zero(), r), c = select(common, N::zero(), c);
+            if constexpr (Straight)
+                to_y = fma(coef(0), r, to_y), to_u = fma(coef(1), c, to_u);
+            if constexpr (Swapped)
+                to_y = fma(coef(own - 1), c, to_y), to_u = fma(coef(own - 2), r, to_u);
+            to_y.store(y + at), to_u.store(u + at);
         }
     }
+}
+
+template <class N, int D>
+HD_INLINE void single_crossings(const Program &p, int64_t r, const double *unit,
+                                const double *table, const double *x, double *y, double *u) {
+    const int64_t *start = p.cross_start + crossing_kinds * r;
+    const auto at = [&](int kind) HD_LAMBDA { return p.crossing + start[kind]; };
+    table += int64_t{p.cross_first} * planes<N>;
+    single_cross<N, D, true, false>(at(0), at(1), unit, table, x, p.d, y, u);
+    single_cross<N, D, false, true>(at(1), at(2), unit, table, x, p.d, y, u);
+    single_cross<N, D, true, true>(at(2), at(3), unit, table, x, p.d, y, u);
 }
 
 // The operators of every group, each in its own part of the memory.
@@ -266,16 +279,7 @@ const Prepared<N> *prepare_groups(const Program &p, const double *table, int R, 
     for (int g = 0; g < p.n_group; ++g) {
         const Group &group = p.group[g];
         double *own = memory + g * (single_operators - 1) * ado;
-        if (group.cross.number < 0) {
-            all[g] = prepare<N>(group.super, table, p.d, R, own);
-            continue;
-        }
-        all[g] = {};
-        all[g].v = own;
-        clear<N>(own, 2 * R);
-        for (int k = 0; k < 2 * p.d; ++k)
-            set<N>(own + place<N>(k / p.d, k % p.d, R),
-                   table + (int64_t{group.cross.value} + k) * planes<N>, false);
+        all[g] = prepare<N>(group.super, table, p.d, R, own);
     }
     return all;
 }
@@ -284,7 +288,10 @@ template <class N, int D>
 void single_many(const Program &p, const Step<double> &s, int64_t begin, int64_t end) {
     const int d = D ? D : p.d, R = (d + quad - 1) / quad;
     const int64_t ado = int64_t{d} * R * N::size;
-    double *y = s.scratch, *u = y + ado, *w = u + ado, *memory = w + ado;
+    double *y = s.scratch, *u = y + ado, *w = u + ado, *unit = w + ado, *memory = unit + ado;
+    clear<N>(unit, int64_t{d} * R);
+    for (int i = 0; i < d; ++i)
+        unit[place<N>(i, i, R)] = 1;
     const Prepared<N> local = prepare<N>(p.local, s.table, d, R, memory);
     const double *sandwiches = memory;
     for (int k = 0; k < p.local.n_sandwich; ++k)
@@ -309,16 +316,13 @@ void single_many(const Program &p, const Step<double> &s, int64_t begin, int64_t
                 products<N, D>({}, {sandwiches + k * ado, nullptr}, w, d, R,
                                both.transposed ? u : y);
             }
+            if (p.cross_start)
+                single_crossings<N, D>(p, r, unit, s.table, s.x, y, u);
             const Link *link = p.link + p.link_start[r], *last = link;
             for (const Visit *v = p.visit + p.visit_start[r]; v != p.visit + p.visit_start[r + 1];
                  ++v, link = last) {
-                const Group &group = p.group[v->group];
                 const Prepared<N> &own = prepared[v->group];
                 last = link + v->n;
-                if (group.cross.number >= 0) {
-                    single_cross<N, D>(group, own.v, link, last, s.table, s.x, d, y, u);
-                    continue;
-                }
                 for (int64_t e = 0; e < ado; e += N::size) {
                     N sum = N::zero();
                     for (const Link *l = link; l != last; ++l)
@@ -353,6 +357,8 @@ template <class N> Four<N> four(const Super &s, const double *table, int d) {
     for (int o = 0; o < s.entries.n_out; ++o)
         for (int e = s.entries.start[o]; e < s.entries.start[o + 1]; ++e)
             add_to(s.entries.out[o], s.entries.in[e], s.entries.value[e]);
+    for (int e = 0; e < d * d && s.each >= 0; ++e)
+        add_to(e, e, s.each + e);
     for (int i = 0; i < d * d * d * d && s.full >= 0; ++i)
         add_to(i / (d * d), i % (d * d), s.full + i);
     for (int i = 0; i < d; ++i)

@@ -19,25 +19,24 @@ HD_INLINE void tile(const Scalar<N> *a, const Scalar<N> *b, const Scalar<N> *c, 
     for (int i = 0; i < NI; ++i)
         for (int j = 0; j < NJ; ++j)
             sum[i][j] = N::load(y + ((i0 + i) * si + (j0 + j) * sj) * S);
-    const auto step = [&](const Scalar<N> *p, const Scalar<N> *q, int k) HD_LAMBDA {
-        N right[NJ];
-        for (int j = 0; j < NJ; ++j)
-            right[j] = N::load(q + (k * d + j0 + j) * S);
-        for (int i = 0; i < NI; ++i) {
-            const N left = N::load(p + ((i0 + i) * d + k) * S);
+    const auto product = [&](const Scalar<N> *p, const Scalar<N> *q, auto &&add) HD_LAMBDA {
+#pragma GCC unroll 2
+        for (int k = 0; k < d; ++k) {
+            N right[NJ];
             for (int j = 0; j < NJ; ++j)
-                sum[i][j] = fma(left, right[j], sum[i][j]);
+                right[j] = N::load(q + (k * d + j0 + j) * S);
+            for (int i = 0; i < NI; ++i) {
+                const N left = N::load(p + ((i0 + i) * d + k) * S);
+                for (int j = 0; j < NJ; ++j)
+                    sum[i][j] = add(left, right[j], sum[i][j]);
+            }
         }
     };
-    const auto product = [&](const Scalar<N> *p, const Scalar<N> *q) HD_LAMBDA {
-#pragma GCC unroll 2
-        for (int k = 0; k < d; ++k)
-            step(p, q, k);
-    };
+    // Operator first, as in sparse entries: complex products round by the order of their factors.
     if (a)
-        product(a, b);
+        product(a, b, [](N left, N right, N sum) HD_LAMBDA { return fma(left, right, sum); });
     if (e)
-        product(c, e);
+        product(c, e, [](N left, N right, N sum) HD_LAMBDA { return fma(right, left, sum); });
     for (int i = 0; i < NI; ++i)
         for (int j = 0; j < NJ; ++j)
             sum[i][j].store(y + ((i0 + i) * si + (j0 + j) * sj) * S);
@@ -107,16 +106,17 @@ HD_INLINE void sparse(const Entries &s, const Scalar<N> *table, const Scalar<N> 
     }
 }
 
+// `each` is left to the caller: it comes before all other summands.
 template <class N, int D>
 HD_INLINE void super(const Super &s, const Scalar<N> *table, const Scalar<N> *x, int d,
                      Scalar<N> *y, Scalar<N> *scratch) {
     const auto at = [table](int32_t row) {
         return row < 0 ? nullptr : table + int64_t{row} * N::size;
     };
-    if (s.left >= 0 || s.right >= 0)
-        one_sided<N, D>(at(s.left), at(s.right), x, d, y, false);
     if (s.left_t >= 0 || s.right_t >= 0)
         one_sided<N, D>(at(s.left_t), at(s.right_t), x, d, y, true);
+    if (s.left >= 0 || s.right >= 0)
+        one_sided<N, D>(at(s.left), at(s.right), x, d, y, false);
     if (s.entries.n_out)
         sparse<N>(s.entries, table, x, y);
     if (s.full >= 0) {
