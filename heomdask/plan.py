@@ -273,6 +273,27 @@ class Plan:
             h.update(b"T" if term.transposed else b"N")
         return h.hexdigest()
 
+    def member_digests(self) -> list[str]:
+        """A hash for each member of everything that determines its numbers."""
+        h = hashlib.blake2b(digest_size=16)
+        h.update(repr((self.d, self.n_rows, self.n_cols, self.form, self.names)).encode())
+        for p in self.patterns:
+            h.update(p.digest)
+        arrays: list[AnyArray] = []
+        for term in self.terms:
+            ops = [op for op in (term.left, term.right) if op is not None]
+            shape = [(s.pattern, s.name) for s in term.shifts], term.left is None, len(ops)
+            h.update(repr((*shape, term.transposed)).encode())
+            arrays += [s.scalar for s in term.shifts] + [op.array for op in ops]
+        rows = [np.broadcast_to(a, (self.n_members, *a.shape[1:])) for a in arrays]
+        numbers = [np.reshape(a, (self.n_members, -1)).astype(np.complex128) for a in rows]
+        found = []
+        for row in np.concatenate([np.zeros((self.n_members, 0)), *numbers], axis=1):
+            own = h.copy()
+            own.update(row.tobytes())
+            found.append(own.hexdigest())
+        return found
+
     def named(self, scalars: Scalars | None) -> dict[str, NDArray[np.float64]]:
         """Name -> values of shape (1,) or (M,), from what `apply` was given."""
         if not self.names:

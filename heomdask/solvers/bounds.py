@@ -114,7 +114,7 @@ def _known(backend: BackendTraits, plan: Plan, precision: str) -> Floats:
     """The box (4, M) of a plan, by Lanczos for those members that have not been seen before."""
     if not plan.terms:
         return np.zeros((4, plan.n_members))
-    keys = [(backend.info, precision, plan.member(m).digest) for m in range(plan.n_members)]
+    keys = [(backend.info, precision, digest) for digest in plan.member_digests()]
     first = {key: m for m, key in reversed(list(enumerate(keys)))}
     found = {key: _boxes[key] for key in first if key in _boxes}
     new = sorted(m for key, m in first.items() if key not in found)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from heomdask.plan import Operator, Pattern, Plan, Shift, Term, structure_of
-from heomdask.testing.random_plans import CASES
+from heomdask.testing.random_plans import CASES, random_plan
 
 IDENTITY = Pattern(3, 3)
 LADDER = Pattern(
@@ -151,3 +151,13 @@ def test_bytes_count_shared_tables_once():
     plan = plan_of(Term((Shift(1, ones(1)),)), patterns=(IDENTITY, LADDER, back))
     assert plan.nbytes == 2 * (4 + 4 + 8) + 8
     assert plan.state_nbytes == 3 * 4 * 16
+
+
+def test_digests_of_members_tell_equal_ones_from_others():
+    plan = random_plan(np.random.default_rng(3), d=3, members=4, modes=2, depth=2)
+    again = plan.take([2, 0, 0])
+    first, second = plan.member_digests(), again.member_digests()
+    assert len(set(first)) == 4
+    assert second == [first[2], first[0], first[0]]
+    assert plan.member(1).member_digests() == [first[1]]
+    assert not set(first) & set(plan.adjoint().member_digests())
