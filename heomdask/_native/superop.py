@@ -65,7 +65,8 @@ class Table:
         """(n, 1) or (n, M) values as (n, M, planes) doubles."""
         full = np.empty((len(rows), self.plan.n_members), dtype=self.plan.dtype)
         full[...] = rows
-        return full.view(np.float64).reshape(*full.shape, self.plan.dtype.itemsize // 8)
+        planes = full.itemsize // np.dtype(np.float64).itemsize
+        return full.view(np.float64).reshape(len(rows), self.plan.n_members, planes)
 
     def values(self) -> Floats:
         """All rows."""

@@ -269,6 +269,13 @@ def test_memory_is_reported() -> None:
     assert large.nbytes > 8 * links / 2
 
 
+def test_plan_of_rates_only() -> None:
+    """No operator, so no table."""
+    term = Term((Shift(0, np.array([2.0, 3.0])),))
+    pattern = Pattern(3, 3, np.arange(3, dtype=np.int32), np.arange(3, dtype=np.int32), np.ones(3))
+    check(Plan(3, 3, 3, 2, "real", (pattern,), (term,)), NativeBackend(threads=1))
+
+
 def test_pattern_with_repeated_entries() -> None:
     """Two entries at one place add up, on the diagonal too."""
     twice = Pattern(

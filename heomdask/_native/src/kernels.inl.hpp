@@ -154,16 +154,12 @@ template <class N> Image<N> image_for(int d) {
     return image<N, 0>;
 }
 
-template <class N, bool HasB, bool HasC, Acc ACC> Epilogue<N> epilogue_for(bool norm) {
-    return norm ? epilogue<N, HasB, HasC, ACC, true> : epilogue<N, HasB, HasC, ACC, false>;
-}
-
-template <class N, bool HasB, bool HasC> Epilogue<N> epilogue_for(Acc accumulate, bool norm) {
+template <class N, bool HasB, bool HasC> Epilogue<N> epilogue_for(Acc accumulate) {
     switch (accumulate) {
-    case Acc::add: return epilogue_for<N, HasB, HasC, Acc::add>(norm);
-    case Acc::add_both: return epilogue_for<N, HasB, HasC, Acc::add_both>(norm);
-    case Acc::init_both: return epilogue_for<N, HasB, HasC, Acc::init_both>(norm);
-    default: return epilogue_for<N, HasB, HasC, Acc::off>(norm);
+    case Acc::add: return epilogue<N, HasB, HasC, Acc::add>;
+    case Acc::add_both: return epilogue<N, HasB, HasC, Acc::add_both>;
+    case Acc::init_both: return epilogue<N, HasB, HasC, Acc::init_both>;
+    default: return epilogue<N, HasB, HasC, Acc::off>;
     }
 }
 
@@ -171,14 +167,13 @@ template <class N> Epilogue<N> epilogue_for(const Step<Scalar<N>> &s) {
     const bool add = s.accumulate != Acc::off, both = add && s.accumulate != Acc::add;
     const bool plain = s.mode[A] == all && s.mode[B] != mixed && s.mode[C] != mixed &&
                        (!add || s.mode[W] == all) && (!both || s.mode[WX] == all);
-    const bool norm = s.top != nullptr;
     if (!plain)
         return epilogue_masked<N>;
     if (s.mode[B] == all)
-        return s.mode[C] == all ? epilogue_for<N, true, true>(s.accumulate, norm)
-                                : epilogue_for<N, true, false>(s.accumulate, norm);
-    return s.mode[C] == all ? epilogue_for<N, false, true>(s.accumulate, norm)
-                            : epilogue_for<N, false, false>(s.accumulate, norm);
+        return s.mode[C] == all ? epilogue_for<N, true, true>(s.accumulate)
+                                : epilogue_for<N, true, false>(s.accumulate);
+    return s.mode[C] == all ? epilogue_for<N, false, true>(s.accumulate)
+                            : epilogue_for<N, false, false>(s.accumulate);
 }
 
 template <class N>

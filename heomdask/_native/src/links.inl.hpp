@@ -1,5 +1,6 @@
-// What an ADO takes from its neighbours: couplings to one site link by link; others by group: W = sum of coef * X[col] on the elements
-// that S reads, then y += S W, without W ever leaving registers where S has one entry per element.
+// What an ADO takes from its neighbours: couplings to one site link by link; other terms by group,
+// W = sum of coef * X[col] on the elements that S reads, then y += S W, without W ever leaving
+// registers where S has one entry per element.
 #pragma once
 #include "superop.inl.hpp"
 
@@ -46,7 +47,7 @@ HD_INLINE void run_tile(const Link *link, const Link *end, const Run &run, const
 }
 
 template <class N>
-void runs(const Group &g, const Link *link, const Link *end, const Scalar<N> *table,
+HD_INLINE void runs(const Group &g, const Link *link, const Link *end, const Scalar<N> *table,
                     const Scalar<N> *x, int64_t ado, Scalar<N> *y) {
     for (int k = 0; k < g.n_run; ++k) {
         const Run &run = g.run[k];
@@ -64,7 +65,7 @@ void runs(const Group &g, const Link *link, const Link *end, const Scalar<N> *ta
 }
 
 template <class N>
-void gather(const Group &g, const Link *link, const Link *end, const Scalar<N> *table,
+HD_INLINE void gather(const Group &g, const Link *link, const Link *end, const Scalar<N> *table,
                       const Scalar<N> *x, int64_t ado, Scalar<N> *w) {
     constexpr int K = N::is_complex ? 3 : 6;
     int k = 0;

@@ -74,11 +74,22 @@ Pair pair_of(const Group &g, int d) {
                                       : Pair::other;
 }
 
+void set_crossings(const CrossingArrays &arrays, Program &p) {
+    const auto &[start, links, first] = arrays;
+    require(static_cast<int64_t>(start.size()) == crossing_kinds * p.n_rows + 1,
+            "crossings: wrong number of rows");
+    require(static_cast<int64_t>(links.size()) == 3 * start.data()[start.size() - 1],
+            "crossings: wrong links");
+    p.cross_start = start.data(), p.cross_first = first;
+    p.crossing = reinterpret_cast<const Crossing *>(links.data());
+}
+
 template <class T>
 void construct(Bound<T> *self, std::tuple<int, int64_t, int64_t, int64_t, bool, int> shape,
                std::string isa, int threads, bool single, Doubles table,
                std::optional<Doubles> diagonal, SuperArrays local, bool has_local,
-               std::optional<CrossingArrays> crossings, std::vector<GroupArrays> groups, std::vector<Contribution> named,
+               std::optional<CrossingArrays> crossings, std::vector<GroupArrays> groups,
+               std::vector<Contribution> named,
                std::vector<std::tuple<int, Doubles>> named_diagonal) {
     new (self) Bound<T>{std::move(groups), std::move(local), std::move(crossings),
                         std::move(named), {}, 0, 0, 0, 0, 1, 0};
@@ -98,15 +109,8 @@ void construct(Bound<T> *self, std::tuple<int, int64_t, int64_t, int64_t, bool, 
     source.sandwiches.resize(self->groups.size() + 1);
     p.local = super_of(self->local, source.sandwiches[0]);
     p.has_local = has_local;
-    if (self->crossings) {
-        const auto &[start, links, first] = *self->crossings;
-        require(static_cast<int64_t>(start.size()) == crossing_kinds * p.n_rows + 1,
-                "crossings: wrong number of rows");
-        require(static_cast<int64_t>(links.size()) == 3 * start.data()[start.size() - 1],
-                "crossings: wrong links");
-        p.cross_start = start.data(), p.cross_first = first;
-        p.crossing = reinterpret_cast<const Crossing *>(links.data());
-    }
+    if (self->crossings)
+        set_crossings(*self->crossings, p);
     for (size_t g = 0; g < self->groups.size(); ++g) {
         const auto &[start, links, first, runs, in, super] = self->groups[g];
         require(static_cast<int64_t>(start.size()) == p.n_rows + 1, "group: wrong number of rows");
