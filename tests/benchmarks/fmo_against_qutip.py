@@ -2,7 +2,8 @@
 
 Both solve the same hierarchies (Drude pole and Matsubara-0 terminator, depth 6, 1 ps, outputs
 every 10 fs) to a largest population error of 1e-5. QuTiP's method and tolerance are the fastest of
-those tried that reach it; its time for many samples is scaled up from a subset. Prints ratios:
+those tried that reach it; its time for many samples is scaled up from a subset. QuTiP's pool and
+our sweep are timed in turns, and the better time of each counts. Prints ratios:
 
     python tests/benchmarks/fmo_against_qutip.py [--samples 64] [--command-samples 1024]
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import subprocess
 import sys
 import tempfile
@@ -89,6 +91,7 @@ def best_qutip(reference: np.ndarray[Any, Any]) -> tuple[str, float]:
 
 
 def qutip_seconds_per_sample(method: str, rtol: float, subset: int) -> float:
+    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.map(_timed, [(0, method, rtol)] * 2)  # imports paid
         started = time.perf_counter()
@@ -151,16 +154,21 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--command-samples", type=int, default=1024)
     parser.add_argument("--qutip-subset", type=int, default=8)
+    parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
     rho0 = np.diag(np.eye(7)[0])
     tight = hd.evolve(problem(0), rho0, TIMES, depth=DEPTH, expansion=hd.Matsubara(0), tol=1e-10)
     reference = np.real(np.einsum("tii->ti", tight.rho))
     method, rtol = best_qutip(reference)
-    per_sample = qutip_seconds_per_sample(method, rtol, options.qutip_subset)
-    print(f"  QuTiP pool of 2: {method} rtol {rtol:.0e}, {per_sample:.3f} s a sample")
+    per_sample, ours = float("inf"), float("inf")
+    for _ in range(options.turns):
+        own = qutip_seconds_per_sample(method, rtol, options.qutip_subset)
+        print(f"  QuTiP pool of 2: {method} rtol {rtol:.0e}, {own:.3f} s a sample")
+        per_sample = min(per_sample, own)
+        with tempfile.TemporaryDirectory() as name:
+            ours = min(ours, our_sweep_seconds(options.samples, Path(name), reference))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        ours = our_sweep_seconds(options.samples, folder, reference)
         print(f"sweep of {options.samples}: {per_sample * options.samples / ours:.1f} times faster")
         command = our_command_seconds(options.command_samples, folder)
         print(f"  heomdask run, {options.command_samples} samples: {command:.1f} s")
