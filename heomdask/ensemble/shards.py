@@ -18,7 +18,7 @@ from heomdask.results.chunks import Shard
 
 MOST_POINTS = 64
 MOST_BYTES = 64 * 2**20
-PIECES = 64  # a small sweep is cut into about this many shards, so that every worker gets some
+PIECES = 32  # a small sweep is cut into about this many shards, so that every worker gets some
 
 
 def shard_shape(extents: Sequence[int], point_nbytes: int) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import sys
 import threading
 import types
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,6 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
-from scipy.interpolate import UnivariateSpline
 
 from heomdask import checks
 from heomdask.errors import InputError
@@ -89,7 +89,7 @@ def _parts(value: Any, inside: frozenset[int], name: str) -> list[Any]:
         return [getattr(value, "__module__", ""), getattr(value, "__qualname__", str(value))]
     if dataclasses.is_dataclass(value):
         return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
-    if isinstance(value, UnivariateSpline):  # it also keeps work space, whose content is random
+    if _is_univariate_spline(value):  # it also keeps work space, whose content is random
         return [value.get_knots(), value.get_coeffs(), vars(value)["ext"]]
     if isinstance(value, _LOCKS):  # they guard values and are none
         return []
@@ -100,6 +100,12 @@ def _parts(value: Any, inside: frozenset[int], name: str) -> list[Any]:
         return [cloudpickle.dumps(value)]
     except Exception as error:
         raise _hidden(name, value) from error
+
+
+def _is_univariate_spline(value: Any) -> bool:
+    """Without importing scipy.interpolate, which takes half a second: whoever has one, has it."""
+    interpolate = sys.modules.get("scipy.interpolate")
+    return interpolate is not None and isinstance(value, interpolate.UnivariateSpline)
 
 
 def _hidden(name: str, value: Any) -> InputError:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import scipy.interpolate
 from numpy.typing import ArrayLike, NDArray
 
 from heomdask import checks
@@ -163,7 +162,9 @@ class Samples:
         if kind == "cubic":
             if len(grid) < 4:
                 raise InputError(f"`t` must have at least 4 times for a cubic, got {len(grid)}.")
-            spline = scipy.interpolate.CubicSpline(grid, self.values)
+            from scipy.interpolate import CubicSpline  # half a second of every start otherwise
+
+            spline = CubicSpline(grid, self.values)
         object.__setattr__(self, "_spline", spline)
 
     @property

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.interpolate
 from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
 
@@ -98,7 +97,9 @@ class SpectralDensity(ThermalBath):
 
     @functools.cached_property
     def _interpolant(self) -> Any:
-        return scipy.interpolate.PchipInterpolator(*self.density)  # type: ignore[misc]  # called for samples only
+        from scipy.interpolate import PchipInterpolator  # half a second of every start otherwise
+
+        return PchipInterpolator(*self.density)  # type: ignore[misc]  # called for samples only
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -185,7 +186,9 @@ class CorrelationFunction:
 
     @functools.cached_property
     def _spline(self) -> Any:
-        return scipy.interpolate.CubicSpline(self.t, self.values)
+        from scipy.interpolate import CubicSpline
+
+        return CubicSpline(self.t, self.values)
 
     def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in vars(self).items() if key != "_spline"}

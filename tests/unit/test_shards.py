@@ -14,9 +14,9 @@ from heomdask.ensemble.shards import MOST_BYTES, MOST_POINTS, blocks, places, sh
     ("extents", "nbytes", "shape"),
     [
         ((20,), 1000, (1,)),  # few points: a shard each, so that every worker gets some
-        ((3, 3, 20), 1000, (1, 1, 2)),
+        ((3, 3, 20), 1000, (1, 1, 5)),
         ((100_000,), 1000, (64,)),
-        ((1000, 3), 1000, (15, 3)),
+        ((1000, 3), 1000, (21, 3)),
         ((2, 10_000), 1_000_000, (1, 64)),
         ((2, 10_000), 10_000_000, (1, 6)),
         ((2, 10_000), 10**12, (1, 1)),
