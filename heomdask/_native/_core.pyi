@@ -58,6 +58,7 @@ class _Engine(Generic[_S]):
         work0: NDArray[_S],
         work1: NDArray[_S],
         coeffs: _Doubles,
+        start: int,
         ado: _Longs,
         row: _Longs,
         col: _Longs,

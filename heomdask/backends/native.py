@@ -172,6 +172,7 @@ class NativeBackend(BackendBase):
         acc: State | None,
         probe: Selection,
         work: tuple[State, State],
+        start: int = 0,
     ) -> tuple[AnyArray, NDArray[np.float64]]:
         c, members = _native(compiled), compiled.plan.n_members
         if compiled.plan.names:
@@ -182,8 +183,9 @@ class NativeBackend(BackendBase):
         probed = np.empty((len(coeffs), len(probe), members), dtype=c.dtype)
         norms = np.empty((len(coeffs), members))
         c.engine.recur(
-            x, acc, *work, table.view(np.float64), *_elements(probe), probed.view(c.real), norms
-        )
+            x, acc, *work, table.view(np.float64), start, *_elements(probe), probed.view(c.real),
+            norms,
+        )  # fmt: skip
         return probed, norms
 
     def combine(

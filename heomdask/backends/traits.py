@@ -134,6 +134,7 @@ class BackendTraits(Protocol):
         acc: State | None,
         probe: Selection,
         work: tuple[State, State],
+        start: int = 0,
     ) -> tuple[AnyArray, NDArray[np.float64]]:
         """A polynomial segment: ``p_0 = x``, ``p_k = a_k G p_{k-1} + b_k p_{k-1} + c_k p_{k-2}``.
 
@@ -142,10 +143,14 @@ class BackendTraits(Protocol):
         wanted, which saves passes over memory. `x` is left as it was.
         `work` are two states to be overwritten.
 
+        With `start` > 1 the polynomial goes on where an earlier call (same x, acc and work) ended:
+        `coeffs` holds the rows from term `start` on, and `acc` grows by those terms. So a caller
+        may look at the norms before it decides how far to go.
+
         Returns
         -------
-        probed : (K + 1, len(probe), M), the chosen elements of every p_k.
-        norms : (K + 1, M), the largest absolute element of every p_k.
+        probed : (K + 1, len(probe), M), the chosen elements of every p_k of this call.
+        norms : (K + 1, M), the largest absolute element of each.
         """
         ...
 
@@ -205,6 +210,7 @@ class BackendBase:
         acc: State | None,
         probe: Selection,
         work: tuple[State, State],
+        start: int = 0,
     ) -> tuple[AnyArray, NDArray[np.float64]]:
         members = compiled.plan.n_members
         table = np.broadcast_to(
@@ -213,13 +219,15 @@ class BackendBase:
         probed = np.empty((len(coeffs), len(probe), members), dtype=compiled.dtype)
         norms = np.empty((len(coeffs), members))
         zero = self.empty(compiled)
-        previous, current = work
-        self.combine(compiled, previous, [0.0], [x])
-        self.combine(compiled, current, [1.0], [x])
-        if acc is not None:
-            self.combine(compiled, acc, [table[0, 3]], [x])
+        odd = max(start, 1) % 2  # term k is in work[(k - 1) % 2]
+        previous, current = work[1 - odd], work[odd]
+        if start == 0:
+            self.combine(compiled, previous, [0.0], [x])
+            self.combine(compiled, current, [1.0], [x])
+            if acc is not None:
+                self.combine(compiled, acc, [table[0, 3]], [x])
         for k, (a, b, c, w) in enumerate(table):
-            if k > 0:
+            if start + k > 0:
                 self.apply(compiled, current, previous, a=a, b=b, c=c, acc=acc, w=w)
                 previous, current = current, previous
             probed[k] = self.host(self.pack(compiled, current, probe))

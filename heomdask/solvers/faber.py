@@ -19,6 +19,8 @@ ellipse holds the field of values of G, so the terms can be judged at sight.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import scipy.special
 
@@ -36,6 +38,7 @@ RETRY_SAFETY = 4.0  # when it predicts those of the same state, tried again
 LONGER = 4.0  # at most, than the segment before
 SHORTER = 1.2  # in each attempt to find a length
 LARGEST_DECAY = 7.0  # exponent by which an ellipse may claim that everything decays
+LOOK = 16  # degrees over which the growth of the norms is looked at
 STRIKES = 4  # rejections in a row after which the ellipse is given up
 SEED_DEPTH = 75.0  # the recurrence starts where a coefficient is e^-75 of the largest one
 NORM_LIMIT = 1e10  # of a term over the state: beyond it the coefficients are not exact enough
@@ -189,6 +192,26 @@ class Faber:
         table[2, 2] *= 2
         table[:, 3] = weights
         return table
+
+    def refine(self, segments: Segments, norms: Floats, rate: Floats) -> Segments:
+        """As many terms as `judge` will want, if the norms go on as they went lately."""
+        done = len(norms) - 1
+        runs = segments.degree > done
+        k = np.arange(len(segments.weights))[:, None]
+        with np.errstate(all="ignore"):
+            terms = np.abs(segments.weights[: done + 1]) * norms
+            last, before = _window_max(norms, runs * done), _window_max(norms, runs * done - LOOK)
+            growth = (last / before) ** (1.0 / LOOK)
+            growth = np.where(growth < 1.0, np.sqrt(growth), growth)
+            ahead = np.abs(segments.weights) * (SAFETY * last) * growth ** (k - done)
+        ahead = np.where(k > done, np.nan_to_num(ahead, nan=HUGE, posinf=HUGE), 0.0)
+        tail = np.add.accumulate(ahead[::-1], axis=0)[::-1]
+        small = np.minimum(rate * segments.length, PAST_PEAK * np.max(terms, axis=0))
+        needed = np.maximum(np.count_nonzero(tail[done + 1 :] > small, axis=0) + done, done)
+        lost = ~np.isfinite(last) | (last > NORM_LIMIT * norms[0])
+        lost |= (needed > MAX_DEGREE) & (last > RISING * before)
+        degree = np.where(lost, done, np.minimum(needed, MAX_DEGREE))
+        return dataclasses.replace(segments, degree=np.where(runs, degree, segments.degree))
 
     def values(self, segments: Segments, which: Ints, dt: Floats) -> Floats:
         return self._coefficients(segments.idx[which], dt, int(segments.degree.max()))

@@ -33,6 +33,7 @@ FLOOR = 10.0  # a tolerance below this times the rounding of the state itself ca
 FEW = 60  # applications that Taylor may still need where auto prefers it to bounds and Faber
 SMALLEST = 1e-13  # of the run: a segment that must be shorter than this has met an infinity
 AT_ONCE = 2048  # output times of all members whose coefficients are made together
+STRIDE = 64  # terms after which a segment may change its degree
 SCOUT = 3  # applications that guess the size of G
 
 
@@ -128,14 +129,8 @@ class Run:
             tried.append(
                 (series, series.choose(idx, remaining, size[idx], self.rate[idx], ceiling[idx]))
             )
-        height = max(int(s.degree.max()) for _, s in tried) + 1
-        table = np.zeros((height, 4, task.members))
-        table[0, 3] = 1.0
-        for series, segments in tried:
-            rows = series.rows(segments)
-            table[: len(rows), :, segments.idx] = rows
         acc = self.acc if task.wants_end or not self._finishing(tried) else None
-        probed, norms = task.backend.recur(task.compiled, self.x, table, acc, task.probe, self.work)
+        tried, probed, norms = self._terms(tried, acc)
         accepted = np.zeros(task.members, dtype=bool)
         for series, segments in tried:
             idx = segments.idx
@@ -152,6 +147,33 @@ class Run:
         if acc is not None:
             self._accept(accepted)
         record.active &= record.t < task.times[-1]
+
+    def _terms(
+        self, tried: list[tuple[Series, Segments]], acc: State | None
+    ) -> tuple[list[tuple[Series, Segments]], AnyArray, Floats]:
+        """The terms of all segments, STRIDE at a time; between, each may change its degree."""
+        task, start = self.task, 0
+        parts: list[tuple[AnyArray, Floats]] = []
+        while start <= (last := max(int(s.degree.max()) for _, s in tried)):
+            stop = min(start + STRIDE + (start == 0), last + 1)
+            table = np.zeros((stop, 4, task.members))
+            table[0, 3] = 1.0
+            for series, segments in tried:
+                rows = series.rows(segments)[:stop]
+                table[: len(rows), :, segments.idx] = rows
+            parts.append(
+                task.backend.recur(
+                    task.compiled, self.x, table[start:], acc, task.probe, self.work, start
+                )
+            )
+            start = stop
+            norms = np.concatenate([n for _, n in parts])
+            if (stop - 1) % STRIDE == 0:
+                tried = [
+                    (series, series.refine(s, norms[:, s.idx], self.rate[s.idx]))
+                    for series, s in tried
+                ]
+        return tried, np.concatenate([p for p, _ in parts]), norms
 
     def _finishing(self, tried: list[tuple[Series, Segments]]) -> bool:
         """Whether all segments reach the last time, so that the state is of no more use."""

@@ -63,6 +63,13 @@ class Series(Protocol):
         """The coefficient table (K + 1, 4, n) for `recur`."""
         ...
 
+    def refine(self, segments: Segments, norms: Floats, rate: Floats) -> Segments:
+        """The segments with the degrees that the norms (k + 1, n) of the terms so far call for.
+
+        A segment whose degree is k or less is left alone.
+        """
+        ...
+
     def values(self, segments: Segments, which: Ints, dt: Floats) -> Floats:
         """Coefficients (K + 1, m) of the terms at times `dt` into the segments `which`; (m,)."""
         ...

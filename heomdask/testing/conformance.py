@@ -12,7 +12,7 @@ constants of `backends/traits.py`, the same for all.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,19 +22,15 @@ from numpy.typing import NDArray
 
 from heomdask.backends.traits import (
     APPLY_TOLERANCE,
-    TRAJECTORY_TOLERANCE,
-    BackendBase,
-    BackendTraits,
-    Compiled,
     Selection,
 )
 from heomdask.plan import AnyArray, Plan
+from heomdask.testing.hooks import Hooks
 from heomdask.testing.oracle import (
     assembled,
     assert_close,
     image,
     per_member,
-    polynomial,
     probe_of,
     segment_table,
     touched,
@@ -42,26 +38,11 @@ from heomdask.testing.oracle import (
     without_names,
 )
 from heomdask.testing.random_plans import CASES, Case
+from heomdask.testing.segments import RecurConformance
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 some_cases = pytest.mark.parametrize("case", CASES[::3], ids=str)
 in_batches = pytest.mark.parametrize("case", [c for c in CASES if c.members > 1], ids=str)
-
-
-class Hooks:
-    """What a backend's test file fills."""
-
-    def backend(self) -> BackendTraits:
-        """The backend as a user gets it."""
-        raise NotImplementedError
-
-    def ensemble_backend(self) -> BackendTraits:
-        """The backend as ensembles use it: the bits of a member do not depend on its companions."""
-        return self.backend()
-
-    def ready(self, plan: Plan, dtype: str = "float64") -> tuple[BackendTraits, Compiled]:
-        backend = self.backend()
-        return backend, backend.compile(plan, dtype)
 
 
 class ApplyConformance(Hooks):
@@ -224,84 +205,6 @@ class ZeroWeightConformance(Hooks):
         assert_close(be.fetch(compiled, out), want, size, APPLY_TOLERANCE["float64"])
         be.apply(compiled, be.put(compiled, rubbish), out, a=0.0, b=0.0, c=0.0, scalars=scalars)
         assert not be.fetch(compiled, out).any()
-
-
-class RecurConformance(Hooks):
-    """A polynomial segment against the loop over ``apply``, and against the definition."""
-
-    def segment(
-        self, case: Case, plan: Plan, run: Callable[..., Any], be: BackendTraits, compiled: Compiled
-    ) -> tuple[AnyArray, AnyArray, NDArray[np.float64], AnyArray]:
-        """One segment of degree 6: accumulator, probed elements, norms, and x afterwards."""
-        coeffs = segment_table(case, plan, degree=6)
-        x, acc = be.put(compiled, case.state(plan)), be.put(compiled, case.state(plan, 1))
-        work = (be.put(compiled, case.state(plan, 2)), be.empty(compiled))
-        probed, norms = run(compiled, x, coeffs, acc, probe_of(plan), work)
-        return be.fetch(compiled, acc), probed, norms, be.fetch(compiled, x)
-
-    @pytest.mark.parametrize("case", [c for c in CASES if not c.names], ids=str)
-    def test_segment_is_the_polynomial(self, case: Case) -> None:
-        plan = case.plan()
-        be, compiled = self.ready(plan)
-        acc, probed, norms, x = self.segment(case, plan, be.recur, be, compiled)
-        assert np.array_equal(x, case.state(plan))
-        terms = polynomial(plan, case.state(plan), segment_table(case, plan, degree=6))
-        want = weighted_sum(terms)
-        size = max(float(np.max(np.abs(p))) for p, _ in terms)
-        tolerance = TRAJECTORY_TOLERANCE["float64"]
-        assert_close(acc, want, 10 * size, tolerance)
-        s = probe_of(plan)
-        assert_close(probed, np.stack([p[s.ado, s.row, s.col] for p, _ in terms]), size, tolerance)
-        wanted = np.stack([np.max(np.abs(p), axis=(0, 1, 2)) for p, _ in terms])
-        assert_close(norms, wanted, size, tolerance)
-
-    @pytest.mark.parametrize("case", [c for c in CASES if not c.names][::3], ids=str)
-    @pytest.mark.parametrize("dtype", ["float64", "float32"])
-    def test_segment_equals_the_loop(self, case: Case, dtype: str) -> None:
-        plan = case.plan()
-        be, compiled = self.ready(plan, dtype)
-        fused = self.segment(case, plan, be.recur, be, compiled)
-
-        def loop(*arguments: Any) -> Any:
-            return BackendBase.recur(be, *arguments)
-
-        plain = self.segment(case, plan, loop, be, compiled)
-        for got, want in zip(fused, plain, strict=True):
-            size = 10 * float(np.max(np.abs(want), initial=1.0))
-            assert_close(got, want, size, TRAJECTORY_TOLERANCE[dtype])
-
-    @pytest.mark.parametrize("case", [c for c in CASES if not c.names][::3], ids=str)
-    def test_segment_without_a_sum(self, case: Case) -> None:
-        be, compiled = self.ready(case.plan())
-        _, probed, norms, _ = self.segment(case, compiled.plan, be.recur, be, compiled)
-        x, work = (
-            be.put(compiled, case.state(compiled.plan)),
-            (be.empty(compiled), be.empty(compiled)),
-        )
-        table, probe = segment_table(case, compiled.plan, degree=6), probe_of(compiled.plan)
-        bare = be.recur(compiled, x, table, None, probe, work)
-        assert np.array_equal(bare[0], probed) and np.array_equal(bare[1], norms)
-
-    @pytest.mark.parametrize("case", [c for c in CASES if c.members > 1][::3], ids=str)
-    def test_finished_member_stays_out(self, case: Case) -> None:
-        """Zero coefficients from order 2 on, as for a member of lower degree that then explodes."""
-        plan = without_names(case.plan())
-        be, compiled = self.ready(plan)
-        gone = plan.n_members - 1
-        coeffs = np.array(segment_table(case, plan, degree=5))
-        coeffs[2:, :, gone] = 0.0
-        x = be.put(compiled, case.state(plan))
-        work = (be.empty(compiled), be.empty(compiled))
-        acc = be.empty(compiled)
-        be.recur(compiled, x, coeffs, acc, probe_of(plan), work)
-        got = be.fetch(compiled, acc)
-        for last, chosen in [(6, slice(0, gone)), (2, slice(gone, None))]:
-            terms = polynomial(plan, case.state(plan), coeffs)[:last]
-            want = weighted_sum(terms)
-            size = max(float(np.max(np.abs(p))) for p, _ in terms)
-            assert_close(
-                got[..., chosen], want[..., chosen], 10 * size, TRAJECTORY_TOLERANCE["float64"]
-            )
 
 
 class VectorConformance(Hooks):

@@ -2,7 +2,7 @@
 
 Takes: a `Plan`, host arrays (n, d, d, M), a `Case` for its seed.
 Gives: images, polynomials and weights that a backend is compared with, and `assert_close`.
-Next file: `testing/conformance.py`.
+Next file: `testing/hooks.py`.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ template <class T> class Engine {
     // Weights are (n, members, planes); scalars (names, members).
     void apply(const T *x, T *out, T *acc, const double *weights, const double *scalars,
                int64_t begin, int64_t end) const;
-    void recur(const T *x, T *acc, T *work0, T *work1, const double *coeffs, int64_t terms,
-               const Elements &probe, T *probed, double *norms) const;
+    void recur(const T *x, T *acc, T *work0, T *work1, const double *coeffs, int64_t start,
+               int64_t terms, const Elements &probe, T *probed, double *norms) const;
     void combine(T *out, const std::vector<const T *> &arrays, const double *weights) const;
     void dots(const std::vector<const T *> &xs, const T *y, double *result) const;
     void error_norm(const T *e, const T *x, const T *y, double atol, double rtol,

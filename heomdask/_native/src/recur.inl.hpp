@@ -1,5 +1,5 @@
 // A polynomial segment: p_k = a G p_{k-1} + b p_{k-1} + c p_{k-2}, acc = sum_k w p_k (unless null),
-// in one parallel region. With as many blocks as threads, a block runs through all terms while it is in
+// in one parallel region; or the terms from `first` on, after a call that ended just before. With as many blocks as threads, a block runs through all terms while it is in
 // the cache; otherwise the threads share the rows of every term. Part of engine.cpp.
 #pragma once
 #include "engine.hpp"
@@ -9,27 +9,28 @@ namespace heomdask {
 template <class T> struct Engine<T>::Segment {
     const T *x;
     T *acc, *work[2];
-    const double *coeffs; // (terms, 4, members, planes)
-    int64_t terms;
+    const double *coeffs; // (terms - first, 4, members, planes)
+    int64_t first, terms; // of the whole polynomial
     const Elements &probe;
-    T *probed;
-    double *norms;
+    T *probed;     // as those below, from `first` on
+    double *norms; // (terms - first, members)
 
     const T *term(int64_t k) const { return k == 0 ? x : work[(k - 1) & 1]; }
 };
 
-// The last term with a weight other than zero: a block whose members have all finished costs
-// nothing.
+// The last term with a weight other than zero, or first - 1 (0 if nothing went before): a block whose
+// members have all finished costs nothing.
 template <class T> int64_t Engine<T>::last_term(const Segment &s, int64_t block) const {
     const int64_t members = source_.program.n_members;
     const int64_t first = block * kernels_.lanes, count = single_ ? 1 : members_of(block);
-    for (int64_t k = s.terms - 1; k > 0; --k)
+    const int64_t start = std::max<int64_t>(s.first, 1);
+    for (int64_t k = s.terms - 1; k >= start; --k)
         for (int64_t row = 0; row < 4; ++row) {
-            const double *w = s.coeffs + ((k * 4 + row) * members + first) * planes_;
+            const double *w = s.coeffs + (((k - s.first) * 4 + row) * members + first) * planes_;
             if (std::any_of(w, w + count * planes_, [](double v) { return v != 0; }))
                 return k;
         }
-    return 0;
+    return start - 1;
 }
 
 // acc takes two terms at every odd k, p_{k-1} and p_k, so that it is streamed half as often.
@@ -45,21 +46,21 @@ Step<T> Engine<T>::step(const Segment &s, int64_t block, int64_t k, T *lanes, T 
     r.diagonal = p.has_diagonal ? diagonal_.data() + block * p.n_rows * per_row : nullptr;
     r.top = top, r.sum = top + kernels_.lanes, r.scratch = scratch, r.weights = lanes;
     const auto row = [&](int64_t term, int i) {
-        return s.coeffs + (term * 4 + i) * p.n_members * planes_;
+        return s.coeffs + ((term - s.first) * 4 + i) * p.n_members * planes_;
     };
     r.mode[A] = spread(row(k, 0), block, lanes + A * unit());
     r.mode[B] = spread(row(k, 1), block, lanes + B * unit());
     r.mode[C] = spread(row(k, 2), block, lanes + C * unit());
-    r.mode[WX] = spread(row(k - 1, 3), block, lanes + WX * unit());
+    r.mode[WX] = k == s.first ? none : spread(row(k - 1, 3), block, lanes + WX * unit());
     r.mode[W] = spread(row(k, 3), block, lanes + W * unit());
     if (k == 1)
         r.mode[C] = none;
     const bool last = k == s.terms - 1;
     r.accumulate = !s.acc   ? Acc::off
-                   : k == 1 ? Acc::init_both
-                   : k & 1  ? Acc::add_both
-                   : last   ? Acc::add
-                            : Acc::off;
+                   : k == 1                     ? Acc::init_both
+                   : k & 1 && k != s.first      ? Acc::add_both
+                   : k & 1 || last              ? Acc::add
+                                                : Acc::off;
     return r;
 }
 
@@ -74,26 +75,28 @@ void Engine<T>::finish_term(const Segment &s, int64_t block, int64_t k, const T 
             const double found = largest_of(top, top + lanes, i);
             size = std::isnan(size) || found <= size ? size : found;
         }
-        s.norms[k * members + first + lane] = planes_ == 2 ? std::sqrt(size) : size;
+        s.norms[(k - s.first) * members + first + lane] = planes_ == 2 ? std::sqrt(size) : size;
     }
-    copy_elements(p, block, s.probe, s.probed + k * s.probe.n * members * planes_);
+    copy_elements(p, block, s.probe, s.probed + (k - s.first) * s.probe.n * members * planes_);
 }
 
-// Term 0, and the zeros of the terms that are not run.
+// Term 0 (unless it went before), and the zeros of the terms that are not run.
 template <class T> void Engine<T>::start_block(const Segment &s, int64_t block, T *memory) const {
     const int64_t members = source_.program.n_members, at = block * block_stride();
-    std::fill_n(memory, 2 * kernels_.lanes, T(0));
-    kernels_.largest(s.x + at, owned_units(), memory, memory + kernels_.lanes);
-    finish_term(s, block, 0, s.x, memory);
+    if (s.first == 0) {
+        std::fill_n(memory, 2 * kernels_.lanes, T(0));
+        kernels_.largest(s.x + at, owned_units(), memory, memory + kernels_.lanes);
+        finish_term(s, block, 0, s.x, memory);
+    }
     const int64_t first = single_ ? 0 : block * kernels_.lanes,
                   count = single_ ? 1 : members_of(block);
-    for (int64_t k = last_term(s, block) + 1; k < s.terms; ++k) {
+    for (int64_t k = last_term(s, block) + 1 - s.first; k < s.terms - s.first; ++k) {
         std::fill_n(s.norms + k * members + first, count, 0.0);
         for (int64_t i = 0; i < s.probe.n; ++i)
             std::fill_n(s.probed + ((k * s.probe.n + i) * members + first) * planes_,
                         count * planes_, T(0));
     }
-    if (s.acc && last_term(s, block) == 0) {
+    if (s.acc && s.first == 0 && last_term(s, block) == 0) {
         T *lanes = memory + 2 * kernels_.lanes;
         const T *array = s.x + at;
         const Mode mode = spread(s.coeffs + 3 * members * planes_, block, lanes);
@@ -106,7 +109,7 @@ template <class T> void Engine<T>::whole_block(const Segment &s, int64_t block, 
     start_block(s, block, memory);
     Segment mine = s;
     mine.terms = last_term(s, block) + 1;
-    for (int64_t k = 1; k < mine.terms; ++k) {
+    for (int64_t k = std::max<int64_t>(s.first, 1); k < mine.terms; ++k) {
         std::fill_n(memory, 2 * kernels_.lanes, T(0));
         const Step<T> step_k = step(mine, block, k, lanes, memory, scratch);
         kernels_.rows(source_.program, step_k, 0, source_.program.n_rows);
@@ -115,9 +118,9 @@ template <class T> void Engine<T>::whole_block(const Segment &s, int64_t block, 
 }
 
 template <class T>
-void Engine<T>::recur(const T *x, T *acc, T *work0, T *work1, const double *coeffs, int64_t terms,
-                      const Elements &probe, T *probed, double *norms) const {
-    const Segment s{x, acc, {work0, work1}, coeffs, terms, probe, probed, norms};
+void Engine<T>::recur(const T *x, T *acc, T *work0, T *work1, const double *coeffs, int64_t start,
+                      int64_t terms, const Elements &probe, T *probed, double *norms) const {
+    const Segment s{x, acc, {work0, work1}, coeffs, start, terms, probe, probed, norms};
     const int64_t lanes = kernels_.lanes, n_rows = source_.program.n_rows;
     const int64_t memory = 2 * lanes + n_weights * unit() + scratch_size();
     if (threads_ == 1 || blocks_ >= threads_) {
@@ -140,7 +143,7 @@ void Engine<T>::recur(const T *x, T *acc, T *work0, T *work1, const double *coef
 #pragma omp for schedule(static)
         for (int64_t b = 0; b < blocks_; ++b)
             start_block(s, b, mine.data());
-        for (int64_t k = 1; k < terms; ++k) {
+        for (int64_t k = std::max<int64_t>(start, 1); k < terms; ++k) {
 #pragma omp for schedule(static)
             for (int64_t task = 0; task < blocks_ * chunks; ++task) {
                 const int64_t b = task / chunks, first = std::min(n_rows, task % chunks * length);

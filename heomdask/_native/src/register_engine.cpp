@@ -179,9 +179,10 @@ void apply(const Bound<T> &b, Array<T> x, Array<T> out, std::optional<Array<T>> 
 
 template <class T>
 void recur(const Bound<T> &b, Array<T> x, std::optional<Array<T>> acc, Array<T> work0,
-           Array<T> work1, Doubles coeffs, Longs ado, Longs row, Longs col, Array<T> probed,
-           Array<double> norms) {
+           Array<T> work1, Doubles coeffs, int64_t start, Longs ado, Longs row, Longs col,
+           Array<T> probed, Array<double> norms) {
     const int64_t terms = static_cast<int64_t>(norms.size()) / b.members;
+    require(start >= 0 && start != 1, "start: 0 or at least 2");
     require(static_cast<int64_t>(coeffs.size()) == terms * 4 * b.members * b.planes,
             "coeffs: wrong size");
     const Elements probe = elements(b, ado, row, col);
@@ -190,7 +191,8 @@ void recur(const Bound<T> &b, Array<T> x, std::optional<Array<T>> acc, Array<T> 
     const T *from = state(b, x);
     T *sum = acc ? state(b, *acc) : nullptr, *w0 = state(b, work0), *w1 = state(b, work1);
     nb::gil_scoped_release release;
-    b.engine->recur(from, sum, w0, w1, coeffs.data(), terms, probe, probed.data(), norms.data());
+    b.engine->recur(from, sum, w0, w1, coeffs.data(), start, start + terms, probe, probed.data(),
+                    norms.data());
 }
 
 template <class T>
@@ -263,8 +265,8 @@ template <class T> void bind(nb::module_ &m, const char *name) {
         .def("apply", &apply<T>, nb::arg("x"), nb::arg("out"), nb::arg("acc").none(),
              nb::arg("weights"), nb::arg("scalars").none(), nb::arg("begin"), nb::arg("end"))
         .def("recur", &recur<T>, nb::arg("x"), nb::arg("acc").none(), nb::arg("work0"),
-             nb::arg("work1"), nb::arg("coeffs"), nb::arg("ado"), nb::arg("row"), nb::arg("col"),
-             nb::arg("probed"), nb::arg("norms"))
+             nb::arg("work1"), nb::arg("coeffs"), nb::arg("start"), nb::arg("ado"),
+             nb::arg("row"), nb::arg("col"), nb::arg("probed"), nb::arg("norms"))
         .def("combine", &combine<T>)
         .def("dots", &dots<T>)
         .def("error_norm", &error_norm<T>);
