@@ -123,7 +123,8 @@ def run_batch(
 ) -> BatchResult:
     """Propagate members that share one hierarchy (equal `key`), all in one batch.
 
-    The numbers of a member do not depend on its companions, to the last bit.
+    The numbers of a member do not depend on its companions, to the last bit (with a backend by
+    name; an instance brings its own layout, which should be "batch").
 
     Parameters
     ----------
@@ -220,8 +221,8 @@ def _run(prepared: Sequence[Prepared], rho0s: Any, request: _Request) -> BatchRe
     plan = build_plan(members, ados)  # 2 generate
     clock.append(time.perf_counter())
 
-    _refuse_if_too_large(first, len(columns.members), request)
     backend = _backend(request, plan)  # 3 compile
+    _refuse_if_too_large(first, len(columns.members), request, backend)
     compiled = backend.compile(plan)
     wanted = canonical(request.observables, plan.d)
     bound = bind(wanted, [p.expanded for p in prepared], ados)
@@ -429,11 +430,18 @@ def _collect(
     )
 
 
-def _refuse_if_too_large(prepared: Prepared, n_members: int, request: _Request) -> None:
+def _refuse_if_too_large(
+    prepared: Prepared, n_members: int, request: _Request, backend: BackendTraits
+) -> None:
     """Raise `TooLarge` before anything runs that cannot fit."""
     d, n_times = prepared.problem.d, len(request.times)
     need = predicted_bytes(
-        prepared, n_members, n_times, save=request.save, final_ados=request.final_ados
+        prepared,
+        n_members,
+        n_times,
+        columns=backend.columns(d, n_members),
+        save=request.save,
+        final_ados=request.final_ados,
     )
     what = f"A run of {n_members} x {prepared.index_set.n_ado:,} ADOs of {d} x {d}"
     remedy = "lower `depth`, use fewer exponents, or run fewer members in a batch"

@@ -33,6 +33,8 @@ from heomdask.plan import AnyArray, Plan, Scalars
 
 Engine = _core.Engine64 | _core.Engine32
 _ALIGNMENT = 64
+LANES = {"generic": 2, "avx2": 4, "avx512": 8}  # doubles of a register: members side by side
+CACHE_LINE = 8  # of two levels
 THREAD_BYTES = 131_072  # of a state: what one thread works through while others would start
 
 
@@ -102,6 +104,12 @@ class NativeBackend(BackendBase):
         """As many threads as have something to do: with less, they only wait for each other."""
         share = plan.state_nbytes // THREAD_BYTES
         return max(1, min(self._threads, share))
+
+    def columns(self, d: int, n_members: int) -> int:
+        if self._layout == "auto" and n_members == 1:
+            return 1
+        lanes = CACHE_LINE if d <= 2 else LANES[self._isa]
+        return -(-n_members // lanes) * lanes
 
     def _single(self, plan: Plan, double: bool) -> bool:
         """Whether the kernels for one system, vectorised inside the ADO, are to be used."""

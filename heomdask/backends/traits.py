@@ -93,6 +93,10 @@ class BackendTraits(Protocol):
         """All that can be paid once: layout, upload, analysis."""
         ...
 
+    def columns(self, d: int, n_members: int) -> int:
+        """Members that a state has room for: some backends fill up whole registers."""
+        ...
+
     def empty(self, compiled: Compiled) -> State:
         """A state over the plan's columns, zero."""
         ...
@@ -201,6 +205,10 @@ class BackendTraits(Protocol):
 
 class BackendBase:
     """The defaults: `recur` as a loop over `apply`, a local solve on the host, a CPU's no-ops."""
+
+    def columns(self, d: int, n_members: int) -> int:
+        del d
+        return n_members
 
     def recur(
         self: BackendTraits,

@@ -1,7 +1,7 @@
 """The TOML file that describes a sweep: its schema, and what it becomes.
 
 Takes: a path, or the name of a packaged example.
-Gives: `Config` (checked on reading; an unknown key is an error) and `Config.sweep()`.
+Gives: `Config` (checked on reading; an unknown key is an error) and `Config.to_sweep()`.
 Next file: `physics.py`, which turns the [system] and [[bath]] tables into a `build` function.
 """
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,8 @@ from heomdask.ensemble.grid import Index, Match
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.ensemble.session import match_store, recognise
 from heomdask.ensemble.sweep import Sweep
-from heomdask.errors import HeomdaskError, StoreError
+from heomdask.errors import HeomdaskWarning, StoreError
+from heomdask.outcome import Outcome
 from heomdask.results.store import read_per_grid, write_per_grid
 
 if TYPE_CHECKING:
@@ -51,7 +53,12 @@ def check_convergence(
             )
         known = read_per_grid(store, NAME)
         places = {cell: _place(matched, cell) for cell in _cells(sweep)}
-        missing = [cell for cell, place in places.items() if np.isnan(known[place])]
+        solved = store.status()
+        missing = [
+            cell
+            for cell, place in places.items()
+            if np.isnan(known[place]) and Outcome(int(solved[_first(sweep, place)])).good
+        ]
         if missing:
             for cell, error in zip(missing, _errors(sweep, missing, client), strict=True):
                 known[places[cell]] = error
@@ -80,6 +87,11 @@ def _cells(sweep: Sweep) -> list[Index]:
     return list(itertools.islice(corners, MOST_POINTS))
 
 
+def _first(sweep: Sweep, cell: Index) -> Index:
+    """Sample 0 of a point of the grid."""
+    return cell if sweep.samples is None else (*cell, 0)
+
+
 def _place(matched: Match, cell: Index) -> Index:
     """Where a point of the sweep's grid lies in the store."""
     return tuple(o.tolist().index(i) for o, i in zip(matched.order, cell, strict=False))
@@ -87,10 +99,9 @@ def _place(matched: Match, cell: Index) -> Index:
 
 def point_error(sweep: Sweep, cell: Index) -> float:
     """The error of one point of the grid; NaN if it cannot be solved."""
-    index = cell if sweep.samples is None else (*cell, 0)
     times = np.array(sweep.times.internal)
     try:
-        point = sweep.point(index)
+        point = sweep.point(_first(sweep, cell))
         start = advise(
             point.problem, times, error=point.error, depth=point.depth, expansion=point.expansion
         )
@@ -98,6 +109,11 @@ def point_error(sweep: Sweep, cell: Index) -> float:
             point.problem, point.rho0, times, sweep.observables or None, point.error,
             start=start, most_steps=1, backend=sweep.backend, threads=1,
         )  # fmt: skip
-    except HeomdaskError:  # a point that cannot be solved has its own record in the store
+    except Exception as error:  # of a larger hierarchy: the point itself is in the store
+        warnings.warn(
+            f"no convergence error at {sweep.grid.describe(cell)}: {error}",
+            HeomdaskWarning,
+            stacklevel=2,
+        )
         return float("nan")
     return found.steps[-1].error

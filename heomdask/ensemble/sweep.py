@@ -252,7 +252,7 @@ class Sweep:
         Parameters
         ----------
         store : folder of the zarr store, after `run`.
-        client : as in `run`.
+        client : a Dask client; a `SerialRunner` computes in this process; None starts local workers.
 
         Returns
         -------

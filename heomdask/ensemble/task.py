@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import memory
+from heomdask.backends import registry
 from heomdask.ensemble import shards as shards_
 from heomdask.ensemble.grid import Match
 from heomdask.ensemble.probe import Probe, prepare_point
@@ -190,14 +191,15 @@ def _job(work: Work, writer: _Writer, owner: _OpenShard, place: Shard) -> _Job |
 
 def batch_nbytes(sweep: Sweep, prepared: Prepared, members: int) -> int:
     """Bytes that a batch of so many members takes."""
-    return predicted_bytes(prepared, members, len(sweep.times), save=sweep.save)
+    backend = registry.get(sweep.backend, threads=1, layout="batch")
+    columns = backend.columns(prepared.problem.d, members)
+    return predicted_bytes(prepared, members, len(sweep.times), columns=columns, save=sweep.save)
 
 
 def batch_members(sweep: Sweep, prepared: Prepared, room: int) -> int:
     """How many members may share a batch in so many bytes; at least one, which may not fit."""
-    alone = batch_nbytes(sweep, prepared, 1)
-    more = batch_nbytes(sweep, prepared, 2) - alone
-    return int(np.clip(1 + (room - alone) // max(more, 1), 1, MOST_MEMBERS))
+    many = range(MOST_MEMBERS, 1, -1)
+    return next((m for m in many if batch_nbytes(sweep, prepared, m) <= room), 1)
 
 
 def require_memory(sweep: Sweep, found: Sequence[Probe], room: int) -> None:

@@ -116,7 +116,8 @@ def _known(backend: BackendTraits, plan: Plan, precision: str) -> Floats:
         return np.zeros((4, plan.n_members))
     keys = [(backend.info, precision, digest) for digest in plan.member_digests()]
     first = {key: m for m, key in reversed(list(enumerate(keys)))}
-    found = {key: _boxes[key] for key in first if key in _boxes}
+    kept = {key: _boxes.get(key) for key in first}  # another thread may empty it meanwhile
+    found = {key: box for key, box in kept.items() if box is not None}
     new = sorted(m for key, m in first.items() if key not in found)
     if new:
         boxes = _lanczos(backend, backend.compile(plan.take(new), precision), precision)

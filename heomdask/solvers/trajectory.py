@@ -1,6 +1,6 @@
 """What a solve gives back: probed elements at the asked times, a state, outcomes, figures.
 
-Takes: arrays that `segments.py` or `runge_kutta.py` filled while they ran.
+Takes: arrays that `polynomial.py` or `runge_kutta.py` filled while they ran.
 Gives: `Trajectory`.
 Next file: `bounds.py`, the ellipse that holds the field of values.
 """
@@ -34,7 +34,7 @@ class Trajectory:
     ----------
     times : (T,), ascending; the state given was that at ``times[0]``.
     probed : (T, n_probe, M), float64 or complex128; NaN after a member stopped early.
-    state : the backend's state at ``times[-1]`` (where it stopped, for a member that did).
+    state : the backend's state at ``times[-1]`` if it was wanted (where it stopped, for a member that did).
     states : the states asked for, by index into `times`.
     outcomes : how each member ended.
     stats : per member, by name: "applications" of G, rejected work included;
@@ -42,7 +42,8 @@ class Trajectory:
         "rejected"; the "method" that finished it; of a driven run, the "scan_resolution", the
         longest time between two samples of its drives; and, if it stopped early, "stopped_at" and
         the "fastest_rate" of the generator.
-    growth : (M,), the largest element of any ADO ever seen over the largest one at the start.
+    growth : (M,), the largest element of any ADO over the largest one at the start, looked at
+        between segments, and at the end if the state there was wanted.
     bounds : the ellipses, given or made on the way, for a run that goes on; None if not needed.
     """
 

@@ -52,7 +52,8 @@ def test_a_path_integral_value_from_the_packaged_example(folder: Path) -> None:
 
 @pytest.mark.cluster
 def test_running_again_computes_nothing(folder: Path) -> None:
-    files = sorted((folder / "spinboson.zarr" / "sz" / "c").rglob("*"))
+    files = sorted((folder / "spinboson.zarr" / "sz").glob("c.*"))
+    assert files
     before = [f.stat().st_mtime_ns for f in files]
     heomdask(folder, "run", "spinboson", "--workers", "1")
     assert [f.stat().st_mtime_ns for f in files] == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import scipy.linalg
 
 import heomdask as hd
 from heomdask import initial, solve
+from heomdask.backends import registry
 from heomdask.generator.expanded import Expanded
 from heomdask.preparation import predicted_bytes
 from heomdask.results import sentinel
@@ -365,6 +367,25 @@ def test_prediction_of_memory_counts_states_and_outputs():
     assert predicted_bytes(one, 8, 1, save=()) > 5 * base / 2
     assert predicted_bytes(one, 1, 1001, save=("rho",)) - base == 1001 * 64
     assert predicted_bytes(one, 1, 1000, save=("ados",)) - base == 1016 * 64 * 15
+
+
+@pytest.mark.parametrize("members", [1, 3, 9])
+@pytest.mark.parametrize("backend", ["native", "numpy"])
+def test_prediction_of_memory_is_what_a_run_takes(members, backend):
+    sites = [np.diag(row) for row in np.eye(5)]
+    bath = hd.DrudeLorentz(lam=0.01, gamma=0.02, T=0.04)
+    H = 0.02 * np.random.default_rng(0).standard_normal((5, 5))
+    problem = hd.Problem(H + H.T, [hd.Coupling(Q, bath) for Q in sites])
+    ready = [hd.prepare(problem, depth=6, expansion=hd.Pade(1))] * members
+    times = np.linspace(0, 200, 3)
+    engine = registry.get(backend, threads=1, layout="batch")
+    columns = engine.columns(5, members)
+    predicted = predicted_bytes(ready[0], members, len(times), columns=columns)
+    tracemalloc.start()
+    hd.run_batch(ready, [np.eye(5) / 5] * members, times, backend=engine)
+    measured = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.6 * predicted < measured < 1.3 * predicted
 
 
 def test_import_is_light_and_names_are_there():
