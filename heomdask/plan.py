@@ -121,7 +121,8 @@ class Pattern:
     @functools.cached_property
     def digest(self) -> bytes:
         """A hash of the matrix."""
-        h = hashlib.blake2b(repr((self.n_rows, self.n_cols)).encode(), digest_size=16)
+        shape = (self.n_rows, self.n_cols, self.is_identity)
+        h = hashlib.blake2b(repr(shape).encode(), digest_size=16)
         for array in () if self.is_identity else self.entries():
             h.update(np.ascontiguousarray(array).data)
         return h.digest()

@@ -24,8 +24,8 @@ from heomdask.model.bath import Bath
 from heomdask.model.exponents import Exponents
 from heomdask.model.problem import Problem
 
-WORKING_STATES = {"constant": 8, "driven": 11}  # state vectors that a solver holds at once
-LINK_BYTES = 48  # per ADO and mode: index tables of the plan and of a backend
+WORKING_STATES = {"constant": 9, "driven": 11}  # state vectors that a solver holds at once
+LINK_BYTES = 128  # per ADO and mode: index tables of the plan and of a backend
 
 Shape = tuple[Callable[[float], float], tuple[float, ...]]  # a pulse and where it jumps
 

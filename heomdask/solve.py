@@ -51,6 +51,7 @@ def evolve(
     *,
     depth: Any = None,
     expansion: Any = None,
+    error: float = 1e-3,
     tol: float = 1e-6,
     observables: Mapping[str, Any] | None = None,
     save: Sequence[str] = ("rho", "observables"),
@@ -70,6 +71,7 @@ def evolve(
     times : (T,), ascending, repeats allowed; internal units.
     depth : a whole number, a truncation, or "auto". There is no default.
     expansion : how baths become exponents, or "auto". There is no default.
+    error : what "auto" aims at, as in `hd.advise`.
     tol : bound on the largest element of the error of rho at every output time, relative to
         the trace norm of `rho0`, against the same truncated hierarchy. It says nothing about
         the truncation: that is what `hd.advise` and `hd.converge` are for.
@@ -85,7 +87,8 @@ def evolve(
     Solution
     """
     grid = checks.times("times", times)
-    prepared = prepare(problem, depth=depth, expansion=expansion, times=grid)
+    checks.real_number("error", error, low=0.0, strict=True)
+    prepared = prepare(problem, depth=depth, expansion=expansion, times=grid, error=error)
     result = _run(
         [prepared],
         [rho0],
@@ -390,11 +393,11 @@ def _collect(
 ) -> BatchResult:
     """Verdicts, real observables where they are real, the final hierarchy, the statistics."""
     begin, info = batch.begin, batch.backend.info
-    all_hermitian = bool(begin.hermitian.all())
+    watched = np.stack(record.watched, axis=1)
+    hermitian = begin.hermitian & sentinel.stay_hermitian(watched, begin.norms)
+    all_hermitian = bool(hermitian.all())
     limit = np.where(begin.bounded, begin.norms, np.inf)
-    verdicts, excess = sentinel.judge(
-        np.stack(record.watched, axis=1), limit, hermitian=begin.hermitian
-    )
+    verdicts, excess = sentinel.judge(watched, limit, hermitian=hermitian)
     outcomes = [a if not a.good else b for a, b in zip(record.outcomes, verdicts, strict=True)]
     final = None
     if request.final_ados:

@@ -9,14 +9,16 @@ A backend is imported when it is asked for and not before: this is the one place
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
+import warnings
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from heomdask import checks
 from heomdask.backends.traits import BackendInfo, BackendTraits
-from heomdask.errors import BackendUnavailable
+from heomdask.errors import BackendUnavailable, HeomdaskWarning
 from heomdask.plan import Operator, Plan
 
 Layout = Literal["auto", "batch"]
@@ -39,6 +41,11 @@ class _Entry:
     fixed: float = 0.0
     per_shift: float = 0.0
     per_work: float = 0.0
+
+    @property
+    def measured(self) -> bool:
+        """Whether its cost is known, so that "auto" may choose it."""
+        return self.fixed + self.per_shift + self.per_work > 0
 
 
 _ENTRIES = {
@@ -131,16 +138,30 @@ def choose(
     a plan it is the first that runs.
     """
     runs: list[tuple[float, str, BackendTraits]] = []
-    for name in _ENTRIES:
+    for name, entry in _ENTRIES.items():
+        if not entry.measured:
+            continue
         try:
             backend = get(name, threads=threads, layout=layout)
-        except BackendUnavailable:
+        except BackendUnavailable as error:
+            _warn_of_slowness(str(error))
             continue
         cost = 0.0 if plan is None else predicted_seconds(name, plan, backend.info.threads)
         runs.append((cost, name, backend))
     cost, name, backend = min(runs, key=lambda run: run[0])
     _log.info("backend 'auto' is %r, predicted %.1e s per application and member", name, cost)
     return backend
+
+
+@functools.cache
+def _warn_of_slowness(reason: str) -> None:
+    """Say once that "auto" has to do without the compiled kernels."""
+    warnings.warn(
+        f"backend 'auto' is many times slower than it could be: {reason} (Python started in a "
+        "clone of the repository imports its source folder; start it elsewhere.)",
+        HeomdaskWarning,
+        stacklevel=2,
+    )
 
 
 def predicted_seconds(name: str, plan: Plan, threads: int = 1) -> float:

@@ -101,7 +101,7 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
     if over not in dataset["status"].dims:
         dims = ", ".join(repr(str(d)) for d in dataset["status"].dims)
         raise checks.refuse("over", f"one of the dimensions {dims}", over)
-    good = dataset["status"] == int(Outcome.DONE)
+    good = (dataset["status"] == int(Outcome.DONE)).drop_attrs()
     count = good.sum(over)
     total = dataset.sizes[over]
     missing = int((total - count).sum())
@@ -123,9 +123,11 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
             continue
         clean = values.where(good, 0)
         center = (clean * share).sum(over).where(count > 0)
-        result[name] = center.assign_attrs(values.attrs)
+        result[name] = center.drop_attrs().assign_attrs(values.attrs)
         if weights is None:
-            result[f"{name}_error"] = _standard_error(values, center, good, count, over)
+            error = _standard_error(values, center, good, count, over).drop_attrs()
+            said = f"standard error of the mean of {name} over {over}"
+            result[f"{name}_error"] = error.assign_attrs(long_name=said)
     result["count"] = count.assign_attrs(long_name=f"points along {over} that are done")
     return result
 

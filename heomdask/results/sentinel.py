@@ -17,13 +17,30 @@ from heomdask.outcome import Outcome
 
 NOT_CONVERGED_ABOVE = 1e-3  # rise of the trace norm, relative to its value at the start
 UNSTABLE_ABOVE = 0.1
+HERMITIAN_TO = 1e-8  # relative to the trace norm at the start
 SAMPLES = 16  # states looked at per member, the last one among them
 
 
 def watched(n_times: int) -> NDArray[np.int64]:
-    """Which output times to look at: at most `SAMPLES`, spread evenly, the last included."""
-    count = min(n_times, SAMPLES)
-    return np.unique(np.linspace(0, n_times - 1, count).round().astype(np.int64))
+    """Which output times to look at: at most `SAMPLES`, the last included.
+
+    Half of them spread evenly, half closer and closer to the start, where excursions are.
+    """
+    if n_times <= SAMPLES:
+        return np.arange(n_times)
+    even = np.linspace(0, n_times - 1, SAMPLES // 2)
+    early = np.geomspace(1, n_times - 1, SAMPLES // 2)
+    return np.unique(np.concatenate([even, early]).round().astype(np.int64))
+
+
+def stay_hermitian(states: NDArray[np.complex128], start: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which members' states (M, ..., d, d) are Hermitian wherever they are finite; (M,).
+
+    Exponents whose `cbar` contradicts `c` do not keep a Hermitian state so.
+    """
+    skew = np.abs(states - np.conj(np.swapaxes(states, -1, -2)))
+    worst = np.nanmax(np.where(np.isfinite(skew), skew, 0.0).reshape(len(states), -1), axis=1)
+    return np.asarray(worst <= HERMITIAN_TO * start)
 
 
 def trace_norm(states: NDArray[np.complex128], hermitian: NDArray[np.bool_]) -> NDArray[np.float64]:

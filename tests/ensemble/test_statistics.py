@@ -70,6 +70,12 @@ def test_missing_members_are_never_averaged_as_zeros(tmp_path: Path, nodes: xr.D
     np.testing.assert_allclose(found["c"], expected, rtol=1e-12)
 
 
+def test_a_mean_says_what_it_is(tmp_path: Path) -> None:
+    found = hd.mean(run(sweep(disordered, over={"T": [1.0]}, samples=3), tmp_path / "s.zarr"))
+    assert "flag_values" not in found["c"].attrs | found["c_error"].attrs | found["count"].attrs
+    assert found["c_error"].attrs["long_name"] == "standard error of the mean of c over sample"
+
+
 def test_where_nothing_is_there_the_mean_is_nan(tmp_path: Path) -> None:
     run(sweep(disordered, over={"T": [1.0]}, samples=3), tmp_path / "s.zarr")
     store = Store.open(tmp_path / "s.zarr")

@@ -397,6 +397,24 @@ def test_the_convergence_check_adds_what_a_deeper_hierarchy_changes(tmp_path: Pa
         what.check_convergence(store, client=SerialRunner())
 
 
+def test_the_convergence_check_leaves_out_what_cannot_be_solved(tmp_path: Path) -> None:
+    def partly(e: float) -> Any:
+        if e > 1:
+            raise ValueError("no such point")
+        return build(e)
+
+    what = sweep(partly, over={"e": [0.1, 2.0]}, depth=2)
+    with pytest.warns(HeomdaskWarning, match="1 of 2 points failed"):
+        run(what, tmp_path / "s.zarr")
+    error = what.check_convergence(tmp_path / "s.zarr", client=SerialRunner())["convergence_error"]
+    assert error[0] > 0
+    assert np.isnan(error[1])
+    other = sweep(over={"e": [0.1]}, depth=hd.ModeLimits(3, [2] * 5))
+    run(other, tmp_path / "o.zarr")
+    with pytest.warns(HeomdaskWarning, match="no convergence error at e = 0.1: .*whole-number"):
+        other.check_convergence(tmp_path / "o.zarr", client=SerialRunner())
+
+
 def test_no_disorder_no_rng_and_exact_dephasing() -> None:
     assert DEPHASING[0] == 1.0
     with pytest.raises(InputError, match="rng"):

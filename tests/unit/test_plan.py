@@ -153,6 +153,11 @@ def test_bytes_count_shared_tables_once():
     assert plan.state_nbytes == 3 * 4 * 16
 
 
+def test_an_empty_pattern_is_not_the_identity():
+    none = np.zeros(0, dtype=np.int32)
+    assert Pattern(3, 3, none, none, np.zeros(0)).digest != Pattern(3, 3).digest
+
+
 def test_digests_of_members_tell_equal_ones_from_others():
     plan = random_plan(np.random.default_rng(3), d=3, members=4, modes=2, depth=2)
     again = plan.take([2, 0, 0])

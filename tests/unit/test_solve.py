@@ -314,7 +314,7 @@ class TestSentinel:
         assert found[:3] == pytest.approx([0.0005, 0.002, 0.2])
 
     def test_looks_at_few_times_and_at_the_last(self):
-        assert len(sentinel.watched(10_001)) == sentinel.SAMPLES
+        assert 12 < len(sentinel.watched(10_001)) <= sentinel.SAMPLES
         assert sentinel.watched(10_001)[-1] == 10_000
         assert sentinel.watched(3).tolist() == [0, 1, 2]
 
@@ -385,7 +385,37 @@ def test_prediction_of_memory_is_what_a_run_takes(members, backend):
     hd.run_batch(ready, [np.eye(5) / 5] * members, times, backend=engine)
     measured = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert 0.6 * predicted < measured < 1.3 * predicted
+    assert 0.45 * predicted < measured < 1.1 * predicted
+
+
+def test_exponents_that_contradict_themselves_are_seen():
+    """Conjugates of a pair of rates that are not exchanged: rho does not stay Hermitian."""
+    c, gamma = 0.1 * np.array([0.6 + 0.5j, 0.4 - 0.1j]), [0.3 + 2j, 0.3 - 2j]
+    sx, sz = np.array([[0.0, 1.0], [1.0, 0.0]]), np.diag([1.0, -1.0])
+    t = np.linspace(0, 4, 9)
+
+    def answer(cbar):
+        problem = hd.Problem(sx + 0.4 * sz, [(sz, hd.Exponents(c=c, gamma=gamma, cbar=cbar))])
+        start = np.diag([1.0, 0.0])
+        return hd.evolve(problem, start, t, depth=8, observables={"sz": sz}, throw=False)
+
+    wrong, right = answer(c.conj()), answer(c.conj()[::-1])
+    assert right.outcome is hd.Outcome.DONE
+    assert right.observables["sz"].dtype == np.float64
+    assert wrong.outcome is hd.Outcome.NOT_CONVERGED
+    assert wrong.stats["trace_norm_excess"] == pytest.approx(7.6e-2, rel=0.02)
+    assert abs(wrong.observables["sz"][-1].imag) > 0.1
+
+
+def test_early_excursions_are_seen_on_long_grids():
+    sx, sz = np.array([[0.0, 1.0], [1.0, 0.0]]), np.diag([1.0, -1.0])
+    bath = hd.DrudeLorentz(lam=20.0, gamma=12.0, T=2.0)
+    sol = hd.evolve(
+        hd.Problem(sx, [(sz, bath)]), np.diag([1.0, 0.0]), np.linspace(0, 20, 101), depth=1,
+        expansion=hd.Pade(0), throw=False,
+    )  # fmt: skip
+    assert np.linalg.eigvalsh(sol.rho).min() < -0.03
+    assert sol.outcome is hd.Outcome.NOT_CONVERGED
 
 
 def test_import_is_light_and_names_are_there():
