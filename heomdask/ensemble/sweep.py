@@ -252,7 +252,7 @@ class Sweep:
         Parameters
         ----------
         store : folder of the zarr store, after `run`.
-        client : a Dask client; a `SerialRunner` computes in this process; None starts local workers.
+        client : a Dask client; a `SerialRunner` computes here; None starts local workers.
 
         Returns
         -------

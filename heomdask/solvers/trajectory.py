@@ -34,7 +34,8 @@ class Trajectory:
     ----------
     times : (T,), ascending; the state given was that at ``times[0]``.
     probed : (T, n_probe, M), float64 or complex128; NaN after a member stopped early.
-    state : the backend's state at ``times[-1]`` if it was wanted (where it stopped, for a member that did).
+    state : the backend's state at ``times[-1]`` if it was wanted (where it stopped, for a member
+        that did).
     states : the states asked for, by index into `times`.
     outcomes : how each member ended.
     stats : per member, by name: "applications" of G, rejected work included;
