@@ -63,6 +63,7 @@ def run(
         with connect(scheduler=scheduler, workers=workers) as client:
             dataset = sweep.run(target, client=client)
             if settings.solve.check_convergence:
+                _console.print("Checking convergence against larger hierarchies.")
                 dataset = sweep.check_convergence(target, client=client)
     _console.print(summary_table(dataset))
     _console.print(f"Store: {target}   ({time.perf_counter() - started:.1f} s)")

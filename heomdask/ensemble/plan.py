@@ -20,6 +20,7 @@ from heomdask.ensemble.cluster import cores
 from heomdask.ensemble.driver import pending, task_points
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.probe import Probe, probe, probes
+from heomdask.ensemble.progress import duration
 from heomdask.ensemble.session import layout, match_store, occupied, recognise, require_disk
 from heomdask.ensemble.session import store_nbytes as layout_nbytes
 from heomdask.ensemble.shards import blocks
@@ -83,7 +84,7 @@ class SweepPlan:
             ),
             ("shards", f"{self.shards:,} of {shard} points"),
             ("tasks", f"about {self.tasks:,} for {self.workers} workers"),
-            ("computing", f"about {_duration(self.seconds)} on {self.workers} workers"),
+            ("computing", f"about {duration(self.seconds)} on {self.workers} workers"),
             ("store", memory.readable(self.store_nbytes)),
         ]
         return rows
@@ -224,10 +225,3 @@ def _tasks(pending: int, shard_points: float, slots: int, each: float) -> int:
         left -= points // shard_points * shard_points
         count += 1
     return count
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"
