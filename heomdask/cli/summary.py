@@ -65,8 +65,10 @@ def summary_table(dataset: xr.Dataset) -> Table:
         if checked:
             row.append(f"{float(dataset['convergence_error'].isel(place)):.2g}")
         table.add_row(*row)
-    if len(grid) > MOST_ROWS:
-        table.caption = f"{len(grid) - MOST_ROWS} more points are in the store."
+    left_out = {"point": len(grid) - MOST_ROWS, "observable": len(names) - MOST_OBSERVABLES}
+    words = [f"{n} more {what}{'s' * (n > 1)}" for what, n in left_out.items() if n > 0]
+    if words:
+        table.caption = f"In the store, for hd.open: {' and '.join(words)}."
     return table
 
 
