@@ -18,10 +18,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+import heomdask
 from heomdask.errors import HeomdaskError
 
 app = typer.Typer(
-    help="Sweeps of hierarchical equations of motion into one labelled store.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -33,6 +33,22 @@ ConfigArgument = Annotated[
 ]
 StoreOption = Annotated[str | None, typer.Option(help="Where the store goes.")]
 StoreArgument = Annotated[str, typer.Argument(metavar="STORE", help="A store of `heomdask run`.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"heomdask {heomdask.__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say which it is."),
+    ] = False,
+) -> None:
+    """Sweeps of hierarchical equations of motion into one labelled store."""
 
 
 @app.command()

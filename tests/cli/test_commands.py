@@ -158,6 +158,15 @@ def test_backends_and_schema(tmp_path: Path) -> None:
     assert json.loads(heomdask(tmp_path, "schema"))["$defs"]["SolveTable"]["required"]
 
 
+def test_version_and_the_package_as_a_program(tmp_path: Path) -> None:
+    assert heomdask(tmp_path, "--version") == f"heomdask {hd.__version__}\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "heomdask", "--version"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == f"heomdask {hd.__version__}\n"
+
+
 def test_an_error_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     output = heomdask(tmp_path, "run", "fnord", status=2)
     assert output.startswith("Error: `CONFIG`") and "Traceback" not in output
