@@ -1,24 +1,27 @@
 """The commands: run, plan, status, plot, backends, schema.
 
 Takes: the command line.
-Gives: a store, a summary table and a picture; exit status 0, or 2 with one clear sentence.
+Gives: a store, a summary table and a picture; exit status 0, or with one clear sentence 2 (130
+    after Ctrl-C).
 Next file: none; this is the top.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+import heomdask
 from heomdask.errors import HeomdaskError
 
 app = typer.Typer(
-    help="Sweeps of hierarchical equations of motion into one labelled store.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,6 +33,22 @@ ConfigArgument = Annotated[
 ]
 StoreOption = Annotated[str | None, typer.Option(help="Where the store goes.")]
 StoreArgument = Annotated[str, typer.Argument(metavar="STORE", help="A store of `heomdask run`.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"heomdask {heomdask.__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say which it is."),
+    ] = False,
+) -> None:
+    """Sweeps of hierarchical equations of motion into one labelled store."""
 
 
 @app.command()
@@ -55,11 +74,13 @@ def run(
     target = store or settings.output.store
     if settings.title:
         _console.rule(settings.title)
-    _console.print(plan_table(sweep.plan(store=target, workers=workers)))
-    with connect(scheduler=scheduler, workers=workers) as client:
-        dataset = sweep.run(target, client=client)
-        if settings.solve.check_convergence:
-            dataset = sweep.check_convergence(target, client=client)
+    with _interruptible(target):
+        _console.print(plan_table(sweep.plan(store=target, workers=workers)))
+        with connect(scheduler=scheduler, workers=workers) as client:
+            dataset = sweep.run(target, client=client)
+            if settings.solve.check_convergence:
+                _console.print("Checking convergence against larger hierarchies.")
+                dataset = sweep.check_convergence(target, client=client)
     _console.print(summary_table(dataset))
     _console.print(f"Store: {target}   ({time.perf_counter() - started:.1f} s)")
     if settings.output.plot is not None:
@@ -67,6 +88,18 @@ def run(
         if store is not None:
             picture = Path(store).with_suffix(picture.suffix)
         _console.print(f"Plot:  {plot_store(target, picture)}")
+
+
+@contextlib.contextmanager
+def _interruptible(store: str) -> Iterator[None]:
+    """After Ctrl-C, one sentence about what the store holds, and exit status 130."""
+    from heomdask.cli.summary import progress_text
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\nInterrupted: {progress_text(store)}; run the same command to go on.\n")
+        raise typer.Exit(130) from None
 
 
 @app.command()
@@ -123,8 +156,3 @@ def main() -> None:
     except HeomdaskError as error:
         Console(stderr=True).print(f"[bold red]Error:[/] {error}", highlight=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.stderr.write(
-            "Interrupted. What is in the store stays; run the command again to go on.\n"
-        )
-        sys.exit(130)

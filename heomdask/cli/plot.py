@@ -37,6 +37,7 @@ def draw(dataset: xr.Dataset, picture: Path) -> None:
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     names = [str(n) for n in dataset.attrs["observables"] if n in dataset]
     if not names:
@@ -60,6 +61,10 @@ def draw(dataset: xr.Dataset, picture: Path) -> None:
         if r == len(rows) - 1:
             unit = dataset["time"].attrs.get("units", "")
             panel.set_xlabel(f"time / {unit}" if unit else "time")
+    # the last tick label of a panel would run into the first of the next
+    panels[0, 0].xaxis.set_major_locator(
+        MaxNLocator(5, prune="upper" if len(columns) > 1 else None)
+    )
     panels[0, 0].set_ylim(*_limits(means, names))
     for panel in panels[:, 0]:
         panel.set_ylabel("population" if _are_populations(names) else "expectation value")

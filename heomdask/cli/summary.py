@@ -14,6 +14,7 @@ import numpy as np
 from rich.table import Table
 
 from heomdask.cli.plot import averaged, value_text
+from heomdask.errors import HeomdaskError
 from heomdask.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -64,8 +65,10 @@ def summary_table(dataset: xr.Dataset) -> Table:
         if checked:
             row.append(f"{float(dataset['convergence_error'].isel(place)):.2g}")
         table.add_row(*row)
-    if len(grid) > MOST_ROWS:
-        table.caption = f"{len(grid) - MOST_ROWS} more points are in the store."
+    left_out = {"point": len(grid) - MOST_ROWS, "observable": len(names) - MOST_OBSERVABLES}
+    words = [f"{n} more {what}{'s' * (n > 1)}" for what, n in left_out.items() if n > 0]
+    if words:
+        table.caption = f"In the store, for hd.open: {' and '.join(words)}."
     return table
 
 
@@ -100,6 +103,18 @@ def status_table(store: str) -> Table:
     for point, text in itertools.islice(failures(store), 5):
         table.add_row("failed", point, text)
     return table
+
+
+def progress_text(store: str) -> str:
+    """How many points a store holds, if it is one yet, in a few words."""
+    from heomdask.results.store import Store, local_path
+
+    try:
+        status = Store.open(local_path(store)).status()
+    except HeomdaskError:
+        return "nothing was computed yet"
+    held = np.count_nonzero(status != Outcome.PENDING)
+    return f"{held} of {status.size} points are in {store}"
 
 
 def backends_table() -> Table:

@@ -12,8 +12,10 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING
 
 from heomdask import checks
@@ -53,18 +55,18 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.target": False,
     }
-    with (
-        _same_environment(),
-        _main_not_imported(),
-        dask.config.set(settings),
-        LocalCluster(
-            n_workers=count, threads_per_worker=1, processes=True, host="127.0.0.1",
-            # no address would mean port 8787, with a warning where that is taken
-            dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster) as client,
-    ):  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        for context in (_same_environment(), _main_not_imported(), dask.config.set(settings)):
+            stack.enter_context(context)
+        with _interrupts_blocked():
+            cluster = LocalCluster(
+                n_workers=count, threads_per_worker=1, processes=True, host="127.0.0.1",
+                # no address would mean port 8787, with a warning where that is taken
+                dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.CRITICAL,
+            )  # fmt: skip
+            stack.enter_context(cluster)
+        client = stack.enter_context(Client(cluster))
         client.run(_warm, wait=False)
         yield client
 
@@ -72,6 +74,22 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
 async def _warm() -> None:
     """Let a worker import what it will need while the client still prepares the sweep."""
     await asyncio.to_thread(importlib.import_module, "heomdask.ensemble.task")
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Let Ctrl-C reach this process alone, which then ends its workers in good order.
+
+    A terminal sends it to all of them. Threads and processes inherit what is blocked when they are
+    started, so this also holds for workers that take the place of dead ones. A Ctrl-C meanwhile
+    waits here.
+    """
+    resource_tracker.ensure_running()  # its start would unblock what is blocked
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

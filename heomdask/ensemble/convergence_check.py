@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from heomdask.advice import advise
 from heomdask.convergence import converge
 from heomdask.ensemble.cluster import connect
 from heomdask.ensemble.grid import Index, Match
+from heomdask.ensemble.progress import Progress
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.ensemble.session import match_store, recognise
 from heomdask.ensemble.sweep import Sweep
@@ -38,7 +40,7 @@ ATTRS = {"long_name": "largest change of an observable at depth + 1, plus that w
 
 
 def check_convergence(
-    sweep: Sweep, path: Path, client: Client | SerialRunner | None
+    sweep: Sweep, path: Path, client: Client | SerialRunner | None, *, progress: bool
 ) -> xarray.Dataset:
     """Compute what `convergence_error` lacks, keep it in the store, and return the dataset."""
     from heomdask.results.dataset import open as open_dataset
@@ -60,22 +62,38 @@ def check_convergence(
             if np.isnan(known[place]) and Outcome(int(solved[_first(sweep, place)])).good
         ]
         if missing:
-            for cell, error in zip(missing, _errors(sweep, missing, client), strict=True):
+            bar = Progress(len(missing), progress, "points checked for convergence")
+            for cell, error in _errors(sweep, missing, client, bar):
                 known[places[cell]] = error
             write_per_grid(store, NAME, known, ATTRS)
     return open_dataset(path)
 
 
-def _errors(sweep: Sweep, cells: list[Index], client: Client | SerialRunner | None) -> list[float]:
+def _errors(
+    sweep: Sweep, cells: list[Index], client: Client | SerialRunner | None, bar: Progress
+) -> Iterator[tuple[Index, float]]:
     """The errors of some points, computed by the client, by local workers (None), or here."""
-    if isinstance(client, SerialRunner):
-        return [point_error(sweep, cell) for cell in cells]
     with contextlib.ExitStack() as stack:
         if client is None:
             client = stack.enter_context(connect())
-        futures = client.map(point_error, [sweep] * len(cells), cells, pure=False)
-        errors: list[float] = client.gather(futures)
-    return errors
+        stack.enter_context(bar.shown())
+        for cell, error in _solved(sweep, cells, client):
+            bar.add(1, int(np.isnan(error)))
+            yield cell, error
+
+
+def _solved(
+    sweep: Sweep, cells: list[Index], client: Client | SerialRunner
+) -> Iterator[tuple[Index, float]]:
+    if isinstance(client, SerialRunner):
+        yield from ((cell, point_error(sweep, cell)) for cell in cells)
+        return
+    from distributed import as_completed
+
+    futures = client.map(point_error, [sweep] * len(cells), cells, pure=False)
+    cell_of = dict(zip((f.key for f in futures), cells, strict=True))
+    for future, error in as_completed(futures, with_results=True):
+        yield cell_of[future.key], error
 
 
 def _cells(sweep: Sweep) -> list[Index]:

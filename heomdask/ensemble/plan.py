@@ -20,6 +20,7 @@ from heomdask.ensemble.cluster import cores
 from heomdask.ensemble.driver import pending, task_points
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.probe import Probe, probe, probes
+from heomdask.ensemble.progress import duration
 from heomdask.ensemble.session import layout, match_store, occupied, recognise, require_disk
 from heomdask.ensemble.session import store_nbytes as layout_nbytes
 from heomdask.ensemble.shards import blocks
@@ -43,6 +44,7 @@ class SweepPlan:
     shape : dimension -> number of values.
     points : of the whole sweep; `pending` of them are not in the store yet.
     hierarchies : (point in words, ADOs, modes) at the probe points.
+    backends : that will be used for these; none if nothing is to be done.
     members : of the largest batch; it takes `batch_nbytes` of a worker's `worker_nbytes`.
     shards, shard : how many are pending, and the points of one along each dimension.
     tasks : that the driver hands out, about.
@@ -54,6 +56,7 @@ class SweepPlan:
     points: int
     pending: int
     hierarchies: tuple[tuple[str, int, int], ...]
+    backends: tuple[str, ...]
     members: int
     batch_nbytes: int
     worker_nbytes: int
@@ -70,10 +73,13 @@ class SweepPlan:
         rows = [("points", f"{self.points:,} ({shape})")]
         if self.pending != self.points:
             rows.append(("still to do", f"{self.pending:,}"))
+        sizes = {(n_ado, modes) for _, n_ado, modes in self.hierarchies}
         rows += [
-            (f"ADOs at {where}", f"{n_ado:,} of {modes} modes")
-            for where, n_ado, modes in self.hierarchies
+            ("ADOs" if len(sizes) == 1 else f"ADOs at {where}", f"{n_ado:,} of {modes} modes")
+            for where, n_ado, modes in self.hierarchies[: 1 if len(sizes) == 1 else None]
         ]
+        if self.backends:
+            rows.append(("backend", ", ".join(self.backends)))
         shard = " x ".join(map(str, self.shard))
         rows += [
             (
@@ -83,7 +89,7 @@ class SweepPlan:
             ),
             ("shards", f"{self.shards:,} of {shard} points"),
             ("tasks", f"about {self.tasks:,} for {self.workers} workers"),
-            ("computing", f"about {_duration(self.seconds)} on {self.workers} workers"),
+            ("computing", f"about {duration(self.seconds)} on {self.workers} workers"),
             ("store", memory.readable(self.store_nbytes)),
         ]
         return rows
@@ -117,7 +123,7 @@ def make_plan(sweep: Sweep, path: Path | None, workers: int | None) -> SweepPlan
     prepared = [p.prepared for p in found if p.prepared is not None]
     largest = max(prepared, key=lambda p: p.index_set.n_ado)
     members = min(batch_members(sweep, largest, room // 2), sweep.grid.size)
-    each = _seconds_per_point(sweep, found, _drawn(todo, order))
+    each, backends = _costs(sweep, found, _drawn(todo, order))
     return SweepPlan(
         shape=dict(zip(sweep.grid.names, sweep.grid.shape, strict=True)),
         points=sweep.grid.size,
@@ -127,6 +133,7 @@ def make_plan(sweep: Sweep, path: Path | None, workers: int | None) -> SweepPlan
             for p in found
             if p.prepared is not None
         ),
+        backends=backends,
         members=members,
         batch_nbytes=batch_nbytes(sweep, largest, members),
         worker_nbytes=room,
@@ -151,18 +158,25 @@ def _drawn(todo: NDArray[np.int64], order: Sequence[NDArray[np.int64]]) -> list[
     return [tuple(int(o[i]) for o, i in zip(order, p, strict=True)) for p in places]
 
 
-def _seconds_per_point(sweep: Sweep, found: list[Probe], drawn: Sequence[Index]) -> float:
-    """Mean over the drawn points; a point takes time as its ADOs and the probe nearest in size."""
+def _costs(
+    sweep: Sweep, found: list[Probe], drawn: Sequence[Index]
+) -> tuple[float, tuple[str, ...]]:
+    """Seconds per point, the mean over the drawn ones, and the backends that were used.
+
+    A point takes time as its ADOs and the probe nearest in size.
+    """
     if not drawn:
-        return 0.0
+        return 0.0, ()
     by_size = {p.prepared.index_set.n_ado: p for p in found if p.prepared is not None}
-    measured = {n: _seconds(sweep, seen) for n, seen in by_size.items()}
+    measured, backends = {}, {}
+    for size, seen in by_size.items():
+        measured[size], backends[size] = _measure(sweep, seen)
     sizes = _sizes(sweep, drawn) if len(measured) > 1 else []
     each = []
     for n in sizes or measured:
         near = min(measured, key=lambda size: abs(np.log(size / n)))
         each.append(measured[near] * n / near)
-    return float(np.mean(each))
+    return float(np.mean(each)), tuple(sorted(set(backends.values())))
 
 
 def _sizes(sweep: Sweep, drawn: Sequence[Index]) -> list[int]:
@@ -178,8 +192,8 @@ def _sizes(sweep: Sweep, drawn: Sequence[Index]) -> list[int]:
     return sizes
 
 
-def _seconds(sweep: Sweep, seen: Probe) -> float:
-    """Time of a probe point in a batch, from runs over the first part of its times.
+def _measure(sweep: Sweep, seen: Probe) -> tuple[float, str]:
+    """Time of a probe point in a batch, from runs over the first part of its times; the backend.
 
     What a longer run takes more than a shorter one is free of what every run pays once.
     """
@@ -188,9 +202,9 @@ def _seconds(sweep: Sweep, seen: Probe) -> float:
     times = np.array(sweep.times.internal)
     members = min(CALIBRATION_MEMBERS, sweep.grid.size)
 
-    def until(last: int) -> float:
+    def until(last: int) -> tuple[float, str]:
         started = time.perf_counter()
-        run_batch(
+        result = run_batch(
             [prepared] * members,
             [point.rho0] * members,
             times[: last + 1],
@@ -201,19 +215,20 @@ def _seconds(sweep: Sweep, seen: Probe) -> float:
             backend=sweep.backend,
             threads=1,
         )
-        return time.perf_counter() - started
+        return time.perf_counter() - started, str(result.stats[0]["backend"])
 
     end = len(times) - 1
     short, long = 0, min(1, end)
-    before, spent = 0.0, until(long)
+    before = 0.0
+    spent, backend = until(long)
     while long < end and (short == 0 or spent < CALIBRATION_SECONDS):
         short, before = long, spent
         long = min(4 * long, end)
-        spent = until(long)
+        spent, _ = until(long)
     rest, known = times[end] - times[long], times[long] - times[short]
     if rest > 0 and known > 0:
         spent += max(spent - before, 0.0) * float(rest / known)
-    return spent / members
+    return spent / members, backend
 
 
 def _tasks(pending: int, shard_points: float, slots: int, each: float) -> int:
@@ -224,10 +239,3 @@ def _tasks(pending: int, shard_points: float, slots: int, each: float) -> int:
         left -= points // shard_points * shard_points
         count += 1
     return count
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"

@@ -7,6 +7,7 @@ Next file: `cluster.py`, which starts local workers.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import uuid
 from collections import deque
@@ -152,10 +153,13 @@ class DaskRunner:
         return finished
 
     def stop(self) -> None:
-        if self._tasks:
-            self._client.cancel(list(self._completed.futures), force=True)
-            self._tasks.clear()
-        self._client.unregister_worker_plugin(self._name)
+        # with tasks left, an error or Ctrl-C is on its way up, and is to be heard alone
+        hidden = (Exception,) if self._tasks else ()
+        with contextlib.suppress(*hidden):
+            if self._tasks:
+                self._tasks.clear()
+                self._client.cancel(list(self._completed.futures), force=True)
+            self._client.unregister_worker_plugin(self._name)
 
 
 def as_runner(client: Client | Runner) -> Runner:

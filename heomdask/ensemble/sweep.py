@@ -229,7 +229,7 @@ class Sweep:
         store : folder of the zarr store; created, resumed, or extended by new values and samples.
         client : a Dask client; a runner such as `SerialRunner()`; or None, for one single-threaded
             worker process on every core of this machine.
-        progress : show a progress bar.
+        progress : show a progress bar; without a terminal, a line now and then.
         retry_failed : try points again that an earlier run recorded as failed.
 
         Returns
@@ -241,7 +241,11 @@ class Sweep:
         return run(self, local_path(store), client, progress=progress, retry_failed=retry_failed)
 
     def check_convergence(
-        self, store: str | Path, *, client: Client | SerialRunner | None = None
+        self,
+        store: str | Path,
+        *,
+        client: Client | SerialRunner | None = None,
+        progress: bool = True,
     ) -> xarray.Dataset:
         """Say how far the answers in a filled store are from those of larger hierarchies.
 
@@ -252,7 +256,8 @@ class Sweep:
         Parameters
         ----------
         store : folder of the zarr store, after `run`.
-        client : a Dask client, a `SerialRunner` (in this process), or None for local workers.
+        client : a Dask client; a `SerialRunner` computes here; None starts local workers.
+        progress : show a progress bar; without a terminal, a line now and then.
 
         Returns
         -------
@@ -261,7 +266,7 @@ class Sweep:
         """
         from heomdask.ensemble.convergence_check import check_convergence
 
-        return check_convergence(self, local_path(store), client)
+        return check_convergence(self, local_path(store), client, progress=progress)
 
 
 def digest_of_bytes(data: bytes) -> str:

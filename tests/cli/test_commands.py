@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +91,43 @@ store = "toy.zarr"
 """
 
 
+def living(group: int) -> list[str]:
+    """The processes of a group, without zombies."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            state, _, its_group, *_ = stat.read_text().rsplit(")", 1)[1].split()
+            if int(its_group) == group and state != "Z":
+                found.append(stat.with_name("cmdline").read_text())
+    return found
+
+
+@pytest.mark.cluster
+def test_ctrl_c_is_one_sentence_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    """As in a terminal: the signal reaches the workers too."""
+    many = "{ start = 0.001, stop = 0.4, step = 0.001 }"
+    slow = TOY.replace("{ values = [0.01, 0.05] }", many).replace("[0, 1]", "[0, 1, 20]")
+    (tmp_path / "toy.toml").write_text(slow.replace("depth = 2", 'depth = 4\nbackend = "numpy"'))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "heomdask.cli", "run", "toy.toml", "--workers", "2"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    while not list(tmp_path.glob("toy.zarr/status/c.*")) and process.poll() is None:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    said = re.search(r"^Interrupted: (\d+) of 400 points are in toy\.zarr; run", output, re.M)
+    assert said and 0 < int(said[1]) < 400, output
+    assert "Traceback" not in output
+    end = time.monotonic() + 10
+    while left := living(process.pid):
+        assert time.monotonic() < end, left
+    heomdask(tmp_path, "run", "toy.toml", "--workers", "2")
+    assert (hd.open(str(tmp_path / "toy.zarr"))["status"] == 1).all()
+
+
 @pytest.mark.cluster
 def test_the_batch_script_for_slurm_runs_a_file_and_goes_on_with_it(tmp_path: Path) -> None:
     script = Path(__file__).parents[2] / "deploy" / "slurm.sh"
@@ -115,6 +156,15 @@ def test_backends_and_schema(tmp_path: Path) -> None:
     output = heomdask(tmp_path, "backends")
     assert "numpy" in output and "native" in output
     assert json.loads(heomdask(tmp_path, "schema"))["$defs"]["SolveTable"]["required"]
+
+
+def test_version_and_the_package_as_a_program(tmp_path: Path) -> None:
+    assert heomdask(tmp_path, "--version") == f"heomdask {hd.__version__}\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "heomdask", "--version"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == f"heomdask {hd.__version__}\n"
 
 
 def test_an_error_is_one_sentence_and_status_2(tmp_path: Path) -> None:

@@ -358,14 +358,15 @@ def test_a_plans_seconds_follow_the_size_of_each_hierarchy(
 ) -> None:
     """Fifty small points and two large ones; then, with the small ones there, the large ones."""
 
-    def measured(_: hd.Sweep, seen: Any) -> float:
-        return 1e-3 * float(seen.prepared.index_set.n_ado)
+    def measured(_: hd.Sweep, seen: Any) -> tuple[float, str]:
+        return 1e-3 * float(seen.prepared.index_set.n_ado), "numpy"
 
-    monkeypatch.setattr("heomdask.ensemble.plan._seconds", measured)
+    monkeypatch.setattr("heomdask.ensemble.plan._measure", measured)
     depths = [1] * 50 + [7, 8]
     what = sweep(lambda: build(0.1), over=hd.Table({"depth": depths}), depth=None)
     ados = [comb(5 + depth, 5) for depth in depths]
     assert what.plan(workers=2).seconds == pytest.approx(1e-3 * sum(ados) / 2)
+    assert ("backend", "numpy") in what.plan().rows()
     store = tmp_path / "s.zarr"
     run(dataclasses.replace(what, over=hd.Table({"depth": depths[:50]})), store)
     assert what.plan(store, workers=1).seconds == pytest.approx(1e-3 * sum(ados[50:]))

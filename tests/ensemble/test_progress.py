@@ -1,0 +1,23 @@
+"""What a log shows of a running sweep."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from heomdask.ensemble import progress
+
+
+def test_a_log_has_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with progress.Progress(100, show=True).shown() as bar:
+        for _ in range(100):
+            clock[0] += 1.0
+            bar.add(1, 0)
+    lines = capsys.readouterr().err.splitlines()
+    assert [int(line.split()[1]) for line in lines] == [5, 15, 35, 75]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d  75 of 100 points, 0 failed, about 25.0 s left", lines[-1])
