@@ -17,6 +17,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 import heomdask
 from heomdask.errors import HeomdaskError
@@ -73,7 +74,7 @@ def run(
     sweep = settings.to_sweep()
     target = store or settings.output.store
     if settings.title:
-        _console.rule(settings.title)
+        _console.rule(escape(settings.title))
     with _interruptible(target):
         _console.print(plan_table(sweep.plan(store=target, workers=workers)))
         with connect(scheduler=scheduler, workers=workers) as client:
@@ -82,12 +83,12 @@ def run(
                 _console.print("Checking convergence against larger hierarchies.")
                 dataset = sweep.check_convergence(target, client=client)
     _console.print(summary_table(dataset))
-    _console.print(f"Store: {target}   ({time.perf_counter() - started:.1f} s)")
+    _console.print(f"Store: {escape(target)}   ({time.perf_counter() - started:.1f} s)")
     if settings.output.plot is not None:
         picture = Path(settings.output.plot)
         if store is not None:
             picture = Path(store).with_suffix(picture.suffix)
-        _console.print(f"Plot:  {plot_store(target, picture)}")
+        _console.print(f"Plot:  {escape(str(plot_store(target, picture)))}")
 
 
 @contextlib.contextmanager
@@ -154,5 +155,6 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except HeomdaskError as error:
-        Console(stderr=True).print(f"[bold red]Error:[/] {error}", highlight=False, soft_wrap=True)
+        text = f"[bold red]Error:[/] {escape(str(error))}"
+        Console(stderr=True).print(text, highlight=False, soft_wrap=True)
         sys.exit(2)

@@ -83,7 +83,7 @@ def _summary_cells(point: xr.Dataset, names: list[str]) -> list[str]:
             text += f" ± {error[-1]:.4f}"
         cells.append(text)
     cells = cells[:MOST_OBSERVABLES]
-    return [*cells, f"{largest:.2g}"] if f"{names[0]}_error" in point else cells
+    return [*cells, f"{largest:.2g}"] if names and f"{names[0]}_error" in point else cells
 
 
 def status_table(store: str) -> Table:

@@ -24,6 +24,7 @@ Label = float | int | str  # an axis value as the store keeps it
 
 RESERVED = frozenset(
     {"sample", "time", "point", "i", "j", "rng", "rho", "status", "error", "traceback"}
+    | {"n_ado", "applications", "seconds", "convergence_error"}
 )
 
 

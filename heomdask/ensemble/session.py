@@ -188,7 +188,7 @@ def recognise(sweep: Sweep, path: Path) -> Store:
     match_store(sweep, store)  # a table with other rows is refused here
     for remembered in store.attrs["probes"]:
         index = _find(sweep, remembered)
-        if index is None:
+        if index is None or remembered["digest"].startswith("failed"):
             continue
         now = probe(sweep, index)
         if now.digest != remembered["digest"]:

@@ -153,7 +153,8 @@ class Sweep:
         built = self.build(**parameters)
         if not isinstance(built, tuple) or len(built) != 2:
             raise checks.refuse("build", "a function that returns (Problem, rho0)", built)
-        return Point(built[0], built[1], error=self.error, **solver)
+        rho0 = built[1].copy() if isinstance(built[1], np.ndarray) else built[1]
+        return Point(built[0], rho0, error=self.error, **solver)
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -292,7 +293,7 @@ def _observables(value: Any, grid: Grid) -> dict[str, Observable]:
         return {}
     if not isinstance(value, Mapping):
         raise checks.refuse("observables", "a mapping from names to operators", value)
-    taken = RESERVED | {"n_ado", "applications", "seconds"} | set(grid.names)
+    taken = RESERVED | {"count"} | {f"{name}_error" for name in value} | set(grid.names)
     taken |= {name for d in grid.dimensions for name, _ in d.axes}
     found: dict[str, Observable] = {}
     for name, operator in value.items():

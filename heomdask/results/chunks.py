@@ -119,7 +119,7 @@ def replace(file: Path, data: bytes) -> None:
         try:
             partial.write_bytes(data)
         except FileNotFoundError:
-            file.parent.mkdir(parents=True, exist_ok=True)
+            file.parent.mkdir(exist_ok=True)  # not the store itself, if somebody deleted that
             partial.write_bytes(data)
         partial.replace(file)
     except OSError as error:

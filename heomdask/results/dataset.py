@@ -116,13 +116,13 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
     share = good.astype(float)
     if weights is not None:
         share = share * _weights(weights, dataset, over)
-    share = share / share.sum(over).where(count > 0)
+    share = share / share.sum(over).where(count > 0)  # NaN where no weight is left
     result = dataset[[]].drop_dims(over, errors="ignore")
     for name, values in dataset.data_vars.items():
         if name in PER_POINT or not set(good.dims) <= set(values.dims):
             continue
         clean = values.where(good, 0)
-        center = (clean * share).sum(over).where(count > 0)
+        center = (clean * share).sum(over, skipna=False).where(count > 0)
         result[name] = center.drop_attrs().assign_attrs(values.attrs)
         if weights is None:
             error = _standard_error(values, center, good, count, over).drop_attrs()
@@ -148,7 +148,7 @@ def _standard_error(values: Any, center: Any, good: Any, count: Any, over: str) 
     """sqrt(sum |x - mean|^2 / (n (n - 1))), for real and imaginary part; NaN for n < 2."""
 
     def one(part: Any, middle: Any) -> Any:
-        squares = ((part - middle).where(good, 0) ** 2).sum(over)
+        squares = ((part - middle).where(good, 0) ** 2).sum(over, skipna=False)
         return np.sqrt(squares / (count * (count - 1)).where(count > 1))
 
     if values.dtype.kind != "c":

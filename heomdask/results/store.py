@@ -306,7 +306,7 @@ def local_path(store: str | Path) -> Path:
             f"`store` must be a local path, got {str(store)!r}; stores behind a URL are not in "
             "this version: run into a local folder and copy it."
         )
-    return Path(store)
+    return Path(store).absolute()  # workers may have another working folder
 
 
 def check_writable(path: Path) -> None:

@@ -416,6 +416,34 @@ def test_the_convergence_check_leaves_out_what_cannot_be_solved(tmp_path: Path) 
         other.check_convergence(tmp_path / "o.zarr", client=SerialRunner())
 
 
+def test_what_build_reuses_is_copied(tmp_path: Path) -> None:
+    shared = np.zeros((2, 2))
+
+    def reusing(e: float) -> Any:
+        shared[:] = np.diag([e, 1 - e])
+        return problem(0.1), shared
+
+    up = {"up": np.diag([1.0, 0.0])}
+    ds = run(sweep(reusing, over={"e": [0.1, 0.5, 0.9]}, observables=up), tmp_path / "s.zarr")
+    np.testing.assert_allclose(ds["up"][:, 0], [0.1, 0.5, 0.9], atol=1e-12)
+
+
+def test_a_probe_that_failed_does_not_lock_the_store(tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+
+    def once(e: float) -> Any:
+        if e == 2.0 and not mended.exists():
+            raise OSError("the network is away")
+        return problem(e), PLUS
+
+    what = sweep(once, over={"e": [1.0, 2.0, 3.0]})
+    with pytest.warns(HeomdaskWarning, match="1 of 3 points failed"):
+        run(what, tmp_path / "s.zarr")
+    mended.touch()
+    ds = what.run(tmp_path / "s.zarr", client=SerialRunner(), progress=False, retry_failed=True)
+    assert (ds["status"] == hd.Outcome.DONE).all()
+
+
 def test_no_disorder_no_rng_and_exact_dephasing() -> None:
     assert DEPHASING[0] == 1.0
     with pytest.raises(InputError, match="rng"):
