@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 WINDOW = 3  # tasks in flight, a slot
 FIRST_POINTS = 16  # in a task while nothing is known about their cost
 FULL_POINTS = 8  # members run side by side in a vector register: fewer take as long as these
-SHORTEST = 0.3  # seconds of a task, unless a single shard is shorter
+SHORTEST = 0.15  # seconds of a task, unless a single shard is shorter
 LONGEST = 20.0  # seconds of a task, unless a single shard is longer
 MOST_NBYTES = 256 * 2**20  # of all shards of a task
 LOST = (
