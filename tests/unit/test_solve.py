@@ -370,15 +370,14 @@ def test_prediction_of_memory_counts_states_and_outputs():
 
 
 @pytest.mark.parametrize("members", [1, 3, 9])
-@pytest.mark.parametrize("backend", ["native", "numpy"])
-def test_prediction_of_memory_is_what_a_run_takes(members, backend):
+def test_prediction_of_memory_is_what_a_run_takes(members):
     sites = [np.diag(row) for row in np.eye(5)]
     bath = hd.DrudeLorentz(lam=0.01, gamma=0.02, T=0.04)
     H = 0.02 * np.random.default_rng(0).standard_normal((5, 5))
     problem = hd.Problem(H + H.T, [hd.Coupling(Q, bath) for Q in sites])
     ready = [hd.prepare(problem, depth=6, expansion=hd.Pade(1))] * members
     times = np.linspace(0, 200, 3)
-    engine = registry.get(backend, threads=1, layout="batch")
+    engine = registry.get("native", threads=1, layout="batch")
     columns = engine.columns(5, members)
     predicted = predicted_bytes(ready[0], members, len(times), columns=columns)
     tracemalloc.start()
