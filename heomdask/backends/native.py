@@ -106,14 +106,17 @@ class NativeBackend(BackendBase):
         return max(1, min(self._threads, share))
 
     def columns(self, d: int, n_members: int) -> int:
-        if self._layout == "auto" and n_members == 1:
+        if self._alone(n_members):
             return 1
         lanes = CACHE_LINE if d <= 2 else LANES[self._isa]
         return -(-n_members // lanes) * lanes
 
     def _single(self, plan: Plan, double: bool) -> bool:
         """Whether the kernels for one system, vectorised inside the ADO, are to be used."""
-        return self._layout == "auto" and plan.n_members == 1 and double
+        return self._alone(plan.n_members) and double
+
+    def _alone(self, n_members: int) -> bool:
+        return self._layout == "auto" and n_members == 1
 
     def empty(self, compiled: Compiled) -> State:
         c = _native(compiled)

@@ -156,15 +156,14 @@ class Run:
         parts: list[tuple[AnyArray, Floats]] = []
         while start <= (last := max(int(s.degree.max()) for _, s in tried)):
             stop = min(start + STRIDE + (start == 0), last + 1)
-            table = np.zeros((stop, 4, task.members))
-            table[0, 3] = 1.0
+            table = np.zeros((stop - start, 4, task.members))
+            if start == 0:
+                table[0, 3] = 1.0
             for series, segments in tried:
-                rows = series.rows(segments)[:stop]
+                rows = series.rows(segments)[start:stop]
                 table[: len(rows), :, segments.idx] = rows
             parts.append(
-                task.backend.recur(
-                    task.compiled, self.x, table[start:], acc, task.probe, self.work, start
-                )
+                task.backend.recur(task.compiled, self.x, table, acc, task.probe, self.work, start)
             )
             start = stop
             norms = np.concatenate([n for _, n in parts])
@@ -178,9 +177,7 @@ class Run:
     def _finishing(self, tried: list[tuple[Series, Segments]]) -> bool:
         """Whether all segments reach the last time, so that the state is of no more use."""
         left = [self.task.times[-1] - self.record.t[s.idx] for _, s in tried]
-        return all(
-            np.all(s.length >= rest * (1 - 1e-12)) for (_, s), rest in zip(tried, left, strict=True)
-        )
+        return all(_reach(s, rest).all() for (_, s), rest in zip(tried, left, strict=True))
 
     def _collapsed(self, segments: Segments, good: Mask, norms: Floats) -> None:
         """Stop members for which no segment is short enough: G or the state is not finite."""
@@ -197,7 +194,7 @@ class Run:
         record, times = self.record, self.task.times
         idx = segments.idx
         remaining = record.next_stop(idx) - record.t[idx]
-        ends_at_stop = segments.length >= remaining * (1 - 1e-12)
+        ends_at_stop = _reach(segments, remaining)
         end = np.where(ends_at_stop, record.next_stop(idx), record.t[idx] + segments.length)
         first = record.next_output[idx]
         last = np.where(good, np.searchsorted(times, end, side="right"), first)
@@ -224,6 +221,11 @@ class Run:
             task.backend.combine(task.compiled, self.acc, weights, [self.x, self.acc])
         self.x, self.acc = self.acc, self.x
         record.keep_states(self.x, accepted)
+
+
+def _reach(segments: Segments, remaining: Floats) -> Mask:
+    """Which segments end where the time `remaining` (n,) does, but for rounding."""
+    return np.asarray(segments.length >= remaining * (1 - 1e-12))
 
 
 def _batches(first: Ints, last: Ints) -> Iterator[list[tuple[int, int, int]]]:

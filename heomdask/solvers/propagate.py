@@ -78,6 +78,7 @@ def propagate(
     if names and method in ("faber", "taylor"):
         raise checks.refuse("method", "'auto' or 'rk' for a generator that depends on time", method)
     members = compiled.plan.n_members
+    saved = tuple(range(len(grid))[i] for i in save_states)
     task = Task(
         backend,
         compiled,
@@ -87,11 +88,11 @@ def propagate(
         method,
         bounds,
         drives if names else None,
-        tuple(range(len(grid))[i] for i in save_states),
+        saved,
         progress,
         max_applications,
         float(grid[-1] - grid[0]) if whole is None else whole,
-        wants_end or len(grid) - 1 in [range(len(grid))[i] for i in save_states],
+        wants_end or len(grid) - 1 in saved,
     )
     solver = Stepper(task, x0) if names or method == "rk" else Run(task, x0)
     return solver.to_end()
