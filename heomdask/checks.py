@@ -64,7 +64,7 @@ def square_matrix(name: str, value: Any, d: int | None = None) -> NDArray[np.com
         raise InputError(
             f"`{name}` must be {d} x {d} like the Hamiltonian, got the shape {array.shape}."
         )
-    if not np.all(np.isfinite(array)):
+    if not np.isfinite(array).all():
         raise InputError(f"`{name}` must be finite, got NaN or infinity in it.")
     return array
 
@@ -72,14 +72,14 @@ def square_matrix(name: str, value: Any, d: int | None = None) -> NDArray[np.com
 def hermitian(name: str, value: Any, d: int | None = None) -> NDArray[np.complex128]:
     """A finite Hermitian (d, d) matrix, made exactly Hermitian."""
     array = square_matrix(name, value, d)
-    size = float(np.max(np.abs(array)))
-    defect = float(np.max(np.abs(array - array.conj().T)))
-    if defect > HERMITIAN_TOLERANCE * size:
+    adjoint = array.conj().T
+    defect = np.abs(array - adjoint).max()
+    if defect > HERMITIAN_TOLERANCE * np.abs(array).max():
         raise InputError(
             f"`{name}` must be Hermitian, got a matrix that differs from its conjugate transpose "
             f"by {defect:.3g}; check the off-diagonal elements, or pass ({name} + {name}^+)/2."
         )
-    return (array + array.conj().T) / 2
+    return (array + adjoint) / 2
 
 
 def vector(
