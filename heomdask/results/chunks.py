@@ -16,7 +16,7 @@ import math
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask.errors import StoreError
+from heomdask.outcome import Outcome
 
 Shard = tuple[int, ...]  # which block of points, one number a dimension
 PARTIAL = ".partial"
+SOLVED = np.isin(np.arange(256), [outcome for outcome in Outcome if outcome.solved])  # by code
 MISSING = {"f": np.nan, "c": complex(np.nan, np.nan), "u": 0, "i": 0}  # by kind of dtype
 
 
@@ -109,6 +111,36 @@ class Files:
         """Refuse to go on without a store."""
         if not Path(self.path, "zarr.json").exists():
             raise deleted(Path(self.path))
+
+    def survey(
+        self, extents: Sequence[int]
+    ) -> tuple[dict[Shard, NDArray[Any]], dict[Shard, list[Path]]]:
+        """The status of all shards that have one, and the damaged files of shards.
+
+        Points of a damaged shard that have values count as pending. `status` is read before the
+        other files are looked for, as it is written after them.
+        """
+        counts = [-(-n // s) for n, s in zip(extents, self.shard, strict=True)]
+        shards = list(np.ndindex(*counts))
+        written = self.sizes("status")
+        codes: dict[Shard, NDArray[Any]] = {}
+        damaged: dict[Shard, list[Path]] = {}
+        for shard in shards:
+            size = written.get(self.chunk("status", shard))
+            if size == self.nbytes("status"):
+                codes[shard] = self.read("status", shard)
+            elif size is not None:
+                damaged[shard] = [self.file("status", shard)]
+        solved = {shard for shard, found in codes.items() if SOLVED[found].any()}
+        for name in (v.name for v in self.variables[:-1]):
+            sizes, nbytes = self.sizes(name), self.nbytes(name)
+            for shard in shards:
+                size = sizes.get(self.chunk(name, shard))
+                if size != nbytes and (size is not None or shard in solved):
+                    damaged.setdefault(shard, []).append(self.file(name, shard))
+        for shard in damaged.keys() & codes.keys():
+            codes[shard][SOLVED[codes[shard]]] = Outcome.PENDING
+        return codes, damaged
 
     def read(self, name: str, shard: Shard) -> NDArray[Any]:
         """A shard's values (writable), blank where the file is missing."""

@@ -44,7 +44,6 @@ FORMAT = 1
 OURS = ("dimensions", "extents", "shard", "variables")  # attributes that this file keeps
 THEIRS = ("specification", "digest", "probes", "observables")  # and those that every store has
 TEXTS = ("error", "traceback")  # strings per point; written only where a point failed
-SOLVED = np.isin(np.arange(256), [outcome for outcome in Outcome if outcome.solved])  # by code
 _NO_CODEC: dict[str, Any] = {"compressors": None, "filters": None}
 _FLAT: dict[str, Any] = {
     "name": "default",
@@ -238,7 +237,7 @@ class Store:
         """Codes of `Outcome` on the whole grid; points whose files are damaged are pending."""
         full = [-(-n // s) * s for n, s in zip(self.extents, self.files.shard, strict=True)]
         result = np.zeros(full, dtype=np.uint8)
-        for shard, codes in self._survey()[0].items():
+        for shard, codes in self.files.survey(self.extents)[0].items():
             block = tuple(
                 slice(i * s, (i + 1) * s) for i, s in zip(shard, self.files.shard, strict=True)
             )
@@ -247,34 +246,7 @@ class Store:
 
     def damaged(self) -> list[Path]:
         """Chunk files that are cut off, or gone though their points were computed."""
-        return [file for files in self._survey()[1].values() for file in files]
-
-    def _survey(self) -> tuple[dict[Shard, NDArray[Any]], dict[Shard, list[Path]]]:
-        """The status of all shards that have one, and the damaged files of shards.
-
-        `status` is read before the other files are looked for, as it is written after them.
-        """
-        counts = [-(-n // s) for n, s in zip(self.extents, self.files.shard, strict=True)]
-        shards = list(np.ndindex(*counts))
-        written = self.files.sizes("status")
-        codes: dict[Shard, NDArray[Any]] = {}
-        damaged: dict[Shard, list[Path]] = {}
-        for shard in shards:
-            size = written.get(self.files.chunk("status", shard))
-            if size == self.files.nbytes("status"):
-                codes[shard] = self.files.read("status", shard)
-            elif size is not None:
-                damaged[shard] = [self.files.file("status", shard)]
-        solved = {shard for shard, found in codes.items() if SOLVED[found].any()}
-        for name in (v.name for v in self.files.variables[:-1]):
-            sizes, nbytes = self.files.sizes(name), self.files.nbytes(name)
-            for shard in shards:
-                size = sizes.get(self.files.chunk(name, shard))
-                if size != nbytes and (size is not None or shard in solved):
-                    damaged.setdefault(shard, []).append(self.files.file(name, shard))
-        for shard in damaged.keys() & codes.keys():
-            codes[shard][SOLVED[codes[shard]]] = Outcome.PENDING
-        return codes, damaged
+        return [file for files in self.files.survey(self.extents)[1].values() for file in files]
 
     def labels(self, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
         """Values of the coordinates along one dimension, as tuples in the store's order."""
@@ -315,7 +287,7 @@ class Store:
         What the other files of such points hold stays until they are computed again.
         """
         self._resize(self.extents)
-        codes, damaged = self._survey()
+        codes, damaged = self.files.survey(self.extents)
         for shard, files in damaged.items():
             if shard in codes:
                 replace(self.files.file("status", shard), codes[shard].tobytes())
