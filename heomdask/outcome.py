@@ -30,6 +30,11 @@ class Outcome(enum.IntEnum):
         return self is Outcome.DONE
 
     @property
+    def solved(self) -> bool:
+        """Whether the point has values, good or not."""
+        return self not in (Outcome.PENDING, Outcome.FAILED, Outcome.NOT_NEEDED)
+
+    @property
     def advice(self) -> str:
         return _ADVICE[self]
 

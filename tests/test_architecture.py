@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import re
 import subprocess
 import sys
 import tokenize
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -182,16 +184,39 @@ FORBIDDEN = re.compile(
 )
 
 
+def project_files(root: Path) -> list[str]:
+    """All files that git does not ignore; without git, or a repository, .gitignore is read here."""
+    try:
+        command = ["git", "ls-files", "-co", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+        return listed.stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        lines = (root / ".gitignore").read_text(encoding="utf-8").split()
+    ignored = [line.rstrip("/") for line in lines if not line.startswith("!")] + [".git"]
+    names = []
+    for folder, below, files in os.walk(root):
+        below[:] = [d for d in below if not any(fnmatch(d, pattern) for pattern in ignored)]
+        here = Path(folder).relative_to(root)
+        names += [str(here / f) for f in files if not any(fnmatch(f, p) for p in ignored)]
+    return names
+
+
+def test_the_projects_files_are_found_without_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (".gitignore", "a.py", "docs/b.md", "build/c.py", "docs/build/d.py", "e.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("build/\n*.py[cod]\n")
+    for programs in (os.environ["PATH"], ""):  # no repository; no git
+        monkeypatch.setenv("PATH", programs)
+        assert sorted(project_files(tmp_path)) == [".gitignore", "a.py", "docs/b.md"]
+
+
 def test_text_speaks_of_the_project_only() -> None:
     """No unfinished notes, no paths of anybody's machine, no numbers of anybody's tickets."""
     found = []
     suffixes = {".py", ".md", ".toml", ".cpp", ".hpp", ".txt", ".ipynb", ".yaml", ".svg", ".pyi"}
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    names = listed.stdout.splitlines() or [str(p.relative_to(ROOT)) for p in ROOT.rglob("*")]
-    for name in names:
+    for name in project_files(ROOT):
         path = ROOT / name
         if path.suffix not in suffixes or not path.is_file() or path == Path(__file__):
             continue

@@ -2,13 +2,14 @@
 
 Takes: the command line.
 Gives: a store, a summary table and a picture; exit status 0, or with one clear sentence 2 (130
-    after Ctrl-C).
+    after Ctrl-C, 143 after SIGTERM).
 Next file: none; this is the top.
 """
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -93,14 +94,31 @@ def run(
 
 @contextlib.contextmanager
 def _interruptible(store: str) -> Iterator[None]:
-    """After Ctrl-C, one sentence about what the store holds, and exit status 130."""
-    from heomdask.cli.summary import progress_text
+    """After Ctrl-C or SIGTERM, one sentence about what the store holds, and 128 + the signal.
 
+    SIGTERM comes from a batch system some seconds before it kills.
+    """
+    from heomdask.cli.summary import progress_text
+    from heomdask.ensemble.cluster import STOPS
+
+    received = signal.SIGINT
+
+    def stop(number: int, _: object) -> None:
+        nonlocal received
+        received = signal.Signals(number)
+        raise KeyboardInterrupt
+
+    before = {s: signal.signal(s, stop) for s in STOPS}
     try:
         yield
     except KeyboardInterrupt:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
         sys.stderr.write(f"\nInterrupted: {progress_text(store)}; run the same command to go on.\n")
-        raise typer.Exit(130) from None
+        raise typer.Exit(128 + received) from None
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 @app.command()

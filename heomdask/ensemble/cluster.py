@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ from heomdask import checks
 
 if TYPE_CHECKING:
     from distributed import Client
+
+STOPS = (signal.SIGINT, signal.SIGTERM)  # what a user or a batch system ends a run with
 
 
 def cores() -> int:
@@ -58,7 +61,7 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
     with contextlib.ExitStack() as stack:
         for context in (_same_environment(), _main_not_imported(), dask.config.set(settings)):
             stack.enter_context(context)
-        with _interrupts_blocked():
+        with _signals_held():
             cluster = LocalCluster(
                 n_workers=count, threads_per_worker=1, processes=True, host="127.0.0.1",
                 # no address would mean port 8787, with a warning where that is taken
@@ -66,9 +69,13 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
                 silence_logs=logging.CRITICAL,
             )  # fmt: skip
             stack.enter_context(cluster)
-        client = stack.enter_context(Client(cluster))
-        client.run(_warm, wait=False)
-        yield client
+        try:
+            client = stack.enter_context(Client(cluster))
+            client.run(_warm, wait=False)
+            yield client
+        finally:
+            with _signals_held():
+                stack.close()
 
 
 async def _warm() -> None:
@@ -77,19 +84,29 @@ async def _warm() -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Let Ctrl-C reach this process alone, which then ends its workers in good order.
+def _signals_held() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait while local workers are started or ended.
 
-    A terminal sends it to all of them. Threads and processes inherit what is blocked when they are
-    started, so this also holds for workers that take the place of dead ones. A Ctrl-C meanwhile
-    waits here.
+    Workers never see them, though a terminal or a batch system sends them to all processes: those
+    started here inherit that they are blocked, and so do the ones that take the place of dead
+    workers. So it is this process alone that ends them, in good order. Any thread of it may catch
+    a signal, so blocking does not hold it off here; a handler does, and only the main thread has
+    one.
     """
     resource_tracker.ensure_running()  # its start would unblock what is blocked
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    held: list[int] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {s: signal.signal(s, lambda number, _: held.append(number)) for s in STOPS}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if held:
+            signal.raise_signal(held[0])
 
 
 @contextlib.contextmanager

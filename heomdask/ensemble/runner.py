@@ -8,6 +8,7 @@ Next file: `cluster.py`, which starts local workers.
 from __future__ import annotations
 
 import contextlib
+import queue
 import sys
 import uuid
 from collections import deque
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from heomdask.ensemble.task import Report, Work
 
 Task = tuple[Shard, ...]
+PATIENCE = 1.0  # seconds that a driver waits for a task before it looks at its store again
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Runner(Protocol):
     def submit(self, task: Task) -> None: ...
 
     def wait(self) -> list[Finished]:
-        """At least one finished task; an error that is not a point's own is raised."""
+        """Finished tasks, or none after a while; an error that is not a point's own is raised."""
         ...
 
     def stop(self) -> None:
@@ -105,8 +107,8 @@ class DaskRunner:
         self._client = client
         self._name = f"heomdask-{uuid.uuid4().hex[:12]}"
         self._count = 0
-        self._tasks: dict[Any, Task] = {}
-        self._completed: Any = None
+        self._tasks: dict[Any, Task] = {}  # of futures
+        self._completed: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     @property
     def slots(self) -> int:
@@ -120,11 +122,8 @@ class DaskRunner:
         return min(shares, default=sys.maxsize)
 
     def start(self, work: Work) -> None:
-        from distributed import as_completed
-
         from heomdask.ensemble.worker import WorkPlugin
 
-        self._completed = as_completed(loop=self._client.loop, with_results=False)
         plugin = WorkPlugin(bytes(cloudpickle.dumps(work)))
         self._client.register_plugin(plugin, name=self._name)
 
@@ -134,17 +133,22 @@ class DaskRunner:
         self._count += 1
         key = f"{self._name}-{self._count}"
         future = self._client.submit(run_on_worker, self._name, task, key=key, pure=False)
-        self._tasks[future.key] = task
-        self._completed.add(future)
+        self._tasks[future] = task
+        future.add_done_callback(self._completed.put)
 
     def wait(self) -> list[Finished]:
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
-        batch = [next(self._completed), *self._completed.next_batch(block=False)]
+        try:
+            batch = [self._completed.get(timeout=PATIENCE)]
+        except queue.Empty:
+            return []
+        while not self._completed.empty():
+            batch.append(self._completed.get())
         finished = []
         for future in batch:
-            task = self._tasks.pop(future.key)
+            task = self._tasks.pop(future)
             try:
                 finished.append(Finished(task, future.result()))
             except (KilledWorker, FutureCancelledError):
@@ -157,8 +161,8 @@ class DaskRunner:
         hidden = (Exception,) if self._tasks else ()
         with contextlib.suppress(*hidden):
             if self._tasks:
+                self._client.cancel(list(self._tasks), force=True)
                 self._tasks.clear()
-                self._client.cancel(list(self._completed.futures), force=True)
             self._client.unregister_worker_plugin(self._name)
 
 

@@ -27,6 +27,7 @@ from heomdask.ensemble.probe import Probe, probe, probes, variables
 from heomdask.ensemble.sweep import Sweep
 from heomdask.errors import HeomdaskWarning, StoreError, TooLarge
 from heomdask.outcome import Outcome
+from heomdask.results.chunks import PARTIAL
 from heomdask.results.store import Coordinate, Layout, Store, check_writable
 
 if TYPE_CHECKING:
@@ -55,9 +56,10 @@ def run(
         require_disk(path, store_nbytes(new))
         store = Store.create(path, new)
     with store.driving():
+        store = store.heal()
         if retry_failed:
             store.forget(Outcome.FAILED)
-        store, matched = grow(sweep, store.heal())
+        store, matched = grow(sweep, store)
         work = Work(sweep, matched, store.files, store.extents)
         failed = drive(work, store, found, client, progress=progress)
     dataset = open_dataset(path)
@@ -78,11 +80,7 @@ def _warn_of_unphysical(dataset: xarray.Dataset) -> None:
     """Points that have numbers which should not be used: said once, at the end of a run."""
     status = dataset["status"].values
     counts = {o: int(np.count_nonzero(status == o)) for o in Outcome}
-    bad = {
-        o: n
-        for o, n in counts.items()
-        if n and not o.good and o not in (Outcome.PENDING, Outcome.FAILED, Outcome.NOT_NEEDED)
-    }
+    bad = {o: n for o, n in counts.items() if n and o.solved and not o.good}
     if bad:
         words = ", ".join(f"{n} {o}" for o, n in bad.items())
         worst = max(bad, key=lambda o: bad[o])
@@ -95,8 +93,8 @@ def _warn_of_unphysical(dataset: xarray.Dataset) -> None:
 
 
 def occupied(path: Path) -> bool:
-    """Whether there is anything at the path (an empty folder is nothing)."""
-    return path.exists() and any(path.iterdir())
+    """Whether there is anything at the path; an empty folder is nothing, nor is half a store."""
+    return path.exists() and any(not p.name.endswith(PARTIAL) for p in path.iterdir())
 
 
 def store_nbytes(new: Layout) -> int:

@@ -138,8 +138,9 @@ class _Writer:
 
     def open(self, shard: Shard) -> _OpenShard:
         """A shard as it stands: blank, or what an earlier run committed."""
+        self.files.require()
         status = self.files.read("status", shard)
-        known = bool(status.any())
+        known = self.files.file("status", shard).exists()
         values = {
             v.name: self.files.read(v.name, shard) if known else self.files.blank(v)
             for v in self.files.variables

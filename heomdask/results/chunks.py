@@ -12,9 +12,11 @@ whole or not at all, whenever the process is killed. A test holds both ways equa
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask.errors import StoreError
+from heomdask.outcome import Outcome
 
 Shard = tuple[int, ...]  # which block of points, one number a dimension
 PARTIAL = ".partial"
+SOLVED = np.isin(np.arange(256), [outcome for outcome in Outcome if outcome.solved])  # by code
 MISSING = {"f": np.nan, "c": complex(np.nan, np.nan), "u": 0, "i": 0}  # by kind of dtype
 
 
@@ -83,9 +87,60 @@ class Files:
         """A shard of which nothing is known yet."""
         return np.full((*self.shard, *variable.shape), variable.missing, dtype=variable.dtype)
 
+    def chunk(self, name: str, shard: Shard) -> str:
+        """The name of a chunk file."""
+        return ".".join(["c", *map(str, shard), *("0" for _ in self.variable(name).tail)])
+
     def file(self, name: str, shard: Shard) -> Path:
-        index = shard + (0,) * len(self.variable(name).tail)
-        return Path(self.path, name, ".".join(["c", *map(str, index)]))
+        return Path(self.path, name, self.chunk(name, shard))
+
+    def nbytes(self, name: str) -> int:
+        """Of a chunk file; all of a variable are equal."""
+        return self.variable(name).point_nbytes * math.prod(self.shard)
+
+    def sizes(self, name: str) -> dict[str, int]:
+        """The chunk files of a variable that are there, and their bytes."""
+        with os.scandir(Path(self.path, name)) as entries:
+            return {
+                e.name: e.stat().st_size
+                for e in entries
+                if e.name.startswith("c.") and not e.name.endswith(PARTIAL)
+            }
+
+    def require(self) -> None:
+        """Refuse to go on without a store."""
+        if not Path(self.path, "zarr.json").exists():
+            raise deleted(Path(self.path))
+
+    def survey(
+        self, extents: Sequence[int]
+    ) -> tuple[dict[Shard, NDArray[Any]], dict[Shard, list[Path]]]:
+        """The status of all shards that have one, and the damaged files of shards.
+
+        Points of a damaged shard that have values count as pending. `status` is read before the
+        other files are looked for, as it is written after them.
+        """
+        counts = [-(-n // s) for n, s in zip(extents, self.shard, strict=True)]
+        shards = list(np.ndindex(*counts))
+        written = self.sizes("status")
+        codes: dict[Shard, NDArray[Any]] = {}
+        damaged: dict[Shard, list[Path]] = {}
+        for shard in shards:
+            size = written.get(self.chunk("status", shard))
+            if size == self.nbytes("status"):
+                codes[shard] = self.read("status", shard)
+            elif size is not None:
+                damaged[shard] = [self.file("status", shard)]
+        solved = {shard for shard, found in codes.items() if SOLVED[found].any()}
+        for name in (v.name for v in self.variables[:-1]):
+            sizes, nbytes = self.sizes(name), self.nbytes(name)
+            for shard in shards:
+                size = sizes.get(self.chunk(name, shard))
+                if size != nbytes and (size is not None or shard in solved):
+                    damaged.setdefault(shard, []).append(self.file(name, shard))
+        for shard in damaged.keys() & codes.keys():
+            codes[shard][SOLVED[codes[shard]]] = Outcome.PENDING
+        return codes, damaged
 
     def read(self, name: str, shard: Shard) -> NDArray[Any]:
         """A shard's values (writable), blank where the file is missing."""
@@ -95,13 +150,11 @@ class Files:
         try:
             raw = file.read_bytes()
         except FileNotFoundError:
+            self.require()
             return self.blank(variable)
+        if len(raw) != self.nbytes(name):
+            raise damaged_chunk(file)
         dtype = np.dtype(variable.dtype).newbyteorder("<")
-        if len(raw) != dtype.itemsize * int(np.prod(shape, dtype=np.int64)):
-            raise StoreError(
-                f"{file} has {len(raw)} bytes, not those of {shape} {variable.dtype}: the file is "
-                "damaged; delete it together with the same shard of `status`, and run again."
-            )
         return np.frombuffer(raw, dtype).astype(variable.dtype).reshape(shape)
 
     def commit(self, shard: Shard, values: Mapping[str, NDArray[Any]]) -> None:
@@ -112,16 +165,29 @@ class Files:
             replace(self.file(variable.name, shard), data.tobytes())
 
 
+def damaged_chunk(file: Path) -> StoreError:
+    """The error for a chunk file that is cut off, or gone though its points were computed."""
+    return StoreError(
+        f"the chunk file {file} is damaged or missing; run the sweep again on its store: the "
+        "points of that file are computed again, all others stay."
+    )
+
+
+def deleted(path: Path) -> StoreError:
+    """The error for a store that went away while it was in use."""
+    return StoreError(
+        f"{path} was deleted while the sweep ran; run the sweep again, and leave its store alone."
+    )
+
+
 def replace(file: Path, data: bytes) -> None:
     """Write a file so that others see the old one or the new one, never a part."""
     partial = file.with_name(f"{file.name}.{uuid.uuid4().hex}{PARTIAL}")
     try:
-        try:
-            partial.write_bytes(data)
-        except FileNotFoundError:
-            file.parent.mkdir(exist_ok=True)  # not the store itself, if somebody deleted that
-            partial.write_bytes(data)
+        partial.write_bytes(data)
         partial.replace(file)
+    except FileNotFoundError:
+        raise deleted(file.parent) from None
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise StoreError(
@@ -132,10 +198,10 @@ def replace(file: Path, data: bytes) -> None:
 
 def sweep_leftovers(path: Path) -> int:
     """Delete the half-written files of killed processes; how many there were."""
-    count = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            if name.endswith(PARTIAL):
-                Path(folder, name).unlink(missing_ok=True)
-                count += 1
-    return count
+    leftovers = list(path.rglob(f"*{PARTIAL}"))
+    for leftover in leftovers:
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
+        else:
+            leftover.unlink(missing_ok=True)
+    return len(leftovers)

@@ -18,7 +18,8 @@ import numpy as np
 from heomdask import checks
 from heomdask.errors import HeomdaskWarning, InputError, StoreError
 from heomdask.outcome import Outcome
-from heomdask.results.store import TEXTS, local_path
+from heomdask.results.chunks import damaged_chunk
+from heomdask.results.store import TEXTS, Store, local_path
 
 if TYPE_CHECKING:
     import xarray
@@ -42,14 +43,15 @@ def open(store: str | Path) -> xarray.Dataset:
     import xarray
 
     path = local_path(store)
+    for file in Store.open(path).damaged():
+        raise damaged_chunk(file)
     try:
         dataset: xarray.Dataset = xarray.open_zarr(str(path), consolidated=False, chunks=None)
     except Exception as error:
         raise StoreError(
-            f"`store` must be the folder of a heomdask store, got {path}: {error}"
+            f"the coordinates in {path} are damaged ({error}); put a copy of them back, or use "
+            "another store."
         ) from error
-    if "heomdask_store" not in dataset.attrs:
-        raise StoreError(f"`store` must be a heomdask store, got {path}, of another program.")
     axes = dataset.attrs["specification"]["axes"]
     names = [name for a in axes for name in a["names"]]
     dataset = dataset.set_coords([n for n in names if n not in dataset.coords])

@@ -16,6 +16,7 @@ import fcntl
 import os
 import shutil
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,14 +25,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask.errors import StoreError
+from heomdask.errors import HeomdaskWarning, StoreError
 from heomdask.outcome import Outcome
-from heomdask.results.chunks import PARTIAL, Files, Shard, Variable, replace, sweep_leftovers
+from heomdask.results.chunks import (
+    PARTIAL,
+    Files,
+    Shard,
+    Variable,
+    deleted,
+    replace,
+    sweep_leftovers,
+)
 
 if TYPE_CHECKING:
     import zarr
 
 FORMAT = 1
+OURS = ("dimensions", "extents", "shard", "variables")  # attributes that this file keeps
+THEIRS = ("specification", "digest", "probes", "observables")  # and those that every store has
 TEXTS = ("error", "traceback")  # strings per point; written only where a point failed
 _NO_CODEC: dict[str, Any] = {"compressors": None, "filters": None}
 _FLAT: dict[str, Any] = {
@@ -89,17 +100,28 @@ class Store:
         self.path = path
         self.group = group
         self.attrs: dict[str, Any] = dict(group.attrs)
+        for name in OURS + THEIRS:
+            if name not in self.attrs:
+                raise damaged_metadata(path, f"it lacks the attribute {name!r}")
         self.dimensions: tuple[str, ...] = tuple(self.attrs["dimensions"])
         self.extents: tuple[int, ...] = tuple(self.attrs["extents"])
         shard: tuple[int, ...] = tuple(self.attrs["shard"])
         names = self.attrs["variables"]
         self.files = Files(str(path), shard, tuple(self._variable(n, shard) for n in names))
+        axes = [name for axis in self.attrs["specification"]["axes"] for name in axis["names"]]
+        folders = [f.parent for f in path.glob("*/zarr.json")]
+        for name in {*axes, *TEXTS, *(f.name for f in folders if f.suffix != PARTIAL)}:
+            self._array(name)
 
     # -- opening ---------------------------------------------------------------------------------
 
     @classmethod
     def create(cls, path: Path, layout: Layout) -> Store:
-        """A new store; it appears under its name only when it is whole."""
+        """A new store; it is one only when it is whole.
+
+        Made beside its place and renamed. An empty folder that stands there (a mount point, maybe)
+        stays and is filled, with the metadata of the group last.
+        """
         import zarr
 
         attrs = {
@@ -110,7 +132,8 @@ class Store:
             "shard": list(layout.shard),
             "variables": [v.name for v in layout.variables],
         }
-        partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+        name = f"{path.name}.{uuid.uuid4().hex}{PARTIAL}"
+        partial = path / name if path.is_dir() else path.with_name(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             group = zarr.create_group(str(partial), attributes=attrs)
@@ -123,7 +146,12 @@ class Store:
                 )  # fmt: skip
             for coordinate in layout.coordinates:
                 _create_coordinate(group, coordinate)
-            partial.rename(path)
+            if path.is_dir():
+                for part in sorted(partial.iterdir(), key=lambda p: p.name == "zarr.json"):
+                    part.rename(path / part.name)
+                partial.rmdir()
+            else:
+                partial.rename(path)
         except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)
             raise unwritable(path, error) from error
@@ -134,18 +162,20 @@ class Store:
         """An existing store of this package; anything else is refused."""
         import zarr
 
+        if not (path / "zarr.json").exists():
+            raise StoreError(
+                f"`store` must be a heomdask store, or for a new one a path where nothing is yet, "
+                f"got {path}, which has no zarr.json; choose another path."
+            )
         try:
             group = zarr.open_group(str(path), mode="r+", use_consolidated=False)
         except Exception as error:
-            raise StoreError(
-                f"`store` must be a heomdask store or a path where nothing is yet, got {path}, "
-                f"which is no zarr group ({error}); choose another path."
-            ) from error
+            raise damaged_metadata(path, str(error)) from error
         found = group.attrs.get("heomdask_store")
         if found is None:
             raise StoreError(
-                f"`store` must be a heomdask store, got {path}, a zarr group that another program "
-                "wrote; choose another path."
+                f"`store` must be a heomdask store, got {path}, whose zarr.json another program "
+                "wrote or damaged; choose another path, or put a copy of that file back."
             )
         if found != FORMAT:
             raise StoreError(
@@ -157,15 +187,20 @@ class Store:
     def _array(self, name: str) -> zarr.Array[Any]:
         import zarr
 
-        array = self.group.get(name)
+        try:
+            array = self.group[name]
+        except Exception as error:
+            raise damaged_metadata(self.path / name, str(error)) from error
         if not isinstance(array, zarr.Array):
-            raise StoreError(f"the store {self.path} is damaged: its array {name!r} is missing.")
+            raise damaged_metadata(self.path / name, "it is no array")
         return array
 
     def _variable(self, name: str, shard: tuple[int, ...]) -> Variable:
         """What an array is, after a check that a shard is one chunk of it."""
         array = self._array(name)
         names = array.metadata.dimension_names or ()  # type: ignore[union-attr]  # only format 2 has none
+        if len(names) != array.ndim:
+            raise damaged_metadata(self.path / name, "it does not name its dimensions")
         tail_names = names[len(shard) :]
         tail = tuple(zip(map(str, tail_names), array.shape[len(shard) :], strict=True))
         if array.chunks != (*shard, *array.shape[len(shard) :]) or array.compressors:
@@ -180,7 +215,10 @@ class Store:
     @contextlib.contextmanager
     def driving(self) -> Iterator[None]:
         """Hold the store as its only driver; leftovers of killed ones are swept away."""
-        lock = os.open(self.path / "status" / "driver.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            lock = os.open(self.path / "status" / "driver.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -196,21 +234,36 @@ class Store:
             os.close(lock)
 
     def status(self) -> NDArray[np.uint8]:
-        """Codes of `Outcome` on the whole grid."""
+        """Codes of `Outcome` on the whole grid; points whose files are damaged are pending."""
         full = [-(-n // s) * s for n, s in zip(self.extents, self.files.shard, strict=True)]
         result = np.zeros(full, dtype=np.uint8)
-        for shard in np.ndindex(*(n // s for n, s in zip(full, self.files.shard, strict=True))):
-            if self.files.file("status", shard).exists():
-                block = tuple(
-                    slice(i * s, (i + 1) * s) for i, s in zip(shard, self.files.shard, strict=True)
-                )
-                result[block] = self.files.read("status", shard)
+        for shard, codes in self.files.survey(self.extents)[0].items():
+            block = tuple(
+                slice(i * s, (i + 1) * s) for i, s in zip(shard, self.files.shard, strict=True)
+            )
+            result[block] = codes
         return result[tuple(slice(n) for n in self.extents)]
+
+    def damaged(self) -> list[Path]:
+        """Chunk files that are cut off, or gone though their points were computed."""
+        return [file for files in self.files.survey(self.extents)[1].values() for file in files]
 
     def labels(self, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
         """Values of the coordinates along one dimension, as tuples in the store's order."""
-        columns = [np.asarray(self._array(name)[:]).tolist() for name in names]
-        return list(zip(*columns, strict=True))
+        return list(zip(*(self._coordinate(name) for name in names), strict=True))
+
+    def _coordinate(self, name: str) -> list[Any]:
+        array = self._array(name)
+        try:
+            if not array.nchunks_initialized:
+                raise FileNotFoundError("its values are missing")
+            values: list[Any] = np.asarray(array[:]).tolist()
+        except Exception as error:
+            raise StoreError(
+                f"the chunk file in {self.path / name} is damaged ({error}); put a copy of it "
+                "back, or use another store."
+            ) from error
+        return values
 
     def extend(self, extents: tuple[int, ...], added: tuple[Coordinate, ...]) -> Store:
         """Append axis values.
@@ -229,8 +282,25 @@ class Store:
         return Store.open(self.path)
 
     def heal(self) -> Store:
-        """Cut what an interrupted growth left beyond the committed extents."""
+        """Cut what an interrupted growth left; make points of damaged files pending, with a word.
+
+        What the other files of such points hold stays until they are computed again.
+        """
         self._resize(self.extents)
+        codes, damaged = self.files.survey(self.extents)
+        for shard, files in damaged.items():
+            if shard in codes:
+                replace(self.files.file("status", shard), codes[shard].tobytes())
+            for file in files:
+                file.unlink(missing_ok=True)
+        if damaged:
+            first = next(iter(damaged.values()))[0]
+            warnings.warn(
+                f"chunk files of {len(damaged)} shards are damaged or missing in the store, the "
+                f"first is {first}; their points are pending again.",
+                HeomdaskWarning,
+                stacklevel=4,
+            )
         return Store.open(self.path)
 
     def _resize(self, extents: tuple[int, ...]) -> None:
@@ -265,7 +335,10 @@ def record_failures(path: str, records: Mapping[Shard, tuple[str, str]]) -> None
     """
     import zarr
 
-    group = zarr.open_group(path, mode="r+", use_consolidated=False)
+    try:
+        group = zarr.open_group(path, mode="r+", use_consolidated=False)
+    except FileNotFoundError:
+        raise deleted(Path(path)) from None
     for point, texts in records.items():
         for name, text in zip(TEXTS, texts, strict=True):
             group[name][point] = text  # type: ignore[index]  # an array, not a group
@@ -291,6 +364,14 @@ def write_per_grid(
     )  # fmt: skip
 
 
+def damaged_metadata(folder: Path, what: str) -> StoreError:
+    """The error for a zarr.json that cannot be used."""
+    return StoreError(
+        f"{folder / 'zarr.json'} is damaged or missing ({what}); put a copy of it back, or use "
+        "another store."
+    )
+
+
 def unwritable(path: Path, error: Exception) -> StoreError:
     """The error for a place where no store can be made."""
     return StoreError(
@@ -306,7 +387,7 @@ def local_path(store: str | Path) -> Path:
             f"`store` must be a local path, got {str(store)!r}; stores behind a URL are not in "
             "this version: run into a local folder and copy it."
         )
-    return Path(store).absolute()  # workers may have another working folder
+    return Path(store).resolve()  # workers may have another working folder
 
 
 def check_writable(path: Path) -> None:
@@ -349,6 +430,7 @@ def _create_coordinate(group: zarr.Group, coordinate: Coordinate) -> None:
         dtype="string" if text else coordinate.values.dtype,
         dimension_names=(coordinate.dimension,),
         attributes={} if coordinate.unit is None else {"units": coordinate.unit},
+        config={"write_empty_chunks": True},  # so that a missing file is noticed
         **_NO_CODEC,
     )
     array[:] = coordinate.values

@@ -102,30 +102,77 @@ def living(group: int) -> list[str]:
     return found
 
 
-@pytest.mark.cluster
-def test_ctrl_c_is_one_sentence_and_the_next_run_goes_on(tmp_path: Path) -> None:
-    """As in a terminal: the signal reaches the workers too."""
+def started(folder: Path) -> subprocess.Popen[str]:
+    """A run of 400 points in a process group of its own, with at least one shard committed."""
     many = "{ start = 0.001, stop = 0.4, step = 0.001 }"
     slow = TOY.replace("{ values = [0.01, 0.05] }", many).replace("[0, 1]", "[0, 1, 20]")
-    (tmp_path / "toy.toml").write_text(slow.replace("depth = 2", 'depth = 4\nbackend = "numpy"'))
+    (folder / "slow.toml").write_text(slow.replace("depth = 2", 'depth = 4\nbackend = "numpy"'))
+    (folder / "tmp").mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "heomdask.cli", "run", "toy.toml", "--workers", "2"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
+        [sys.executable, "-m", "heomdask.cli", "run", "slow.toml", "--workers", "2"],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True, env=os.environ | {"TMPDIR": str(folder / "tmp")},
     )  # fmt: skip
-    while not list(tmp_path.glob("toy.zarr/status/c.*")) and process.poll() is None:
+    while not list(folder.glob("toy.zarr/status/c.*")) and process.poll() is None:
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
+    return process
+
+
+def wait_until_all_ended(group: int) -> None:
+    end = time.monotonic() + 10
+    while left := living(group):
+        assert time.monotonic() < end, left
+        time.sleep(0.02)
+
+
+def scratch(folder: Path) -> list[Path]:
+    """Folders of Dask's workers and schedulers."""
+    return [p for p in folder.glob("tmp/dask-scratch-space/*") if p.is_dir()]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("signals", "status"),
+    [
+        ([signal.SIGINT], 130),
+        ([signal.SIGINT, signal.SIGINT, signal.SIGINT], 130),
+        ([signal.SIGTERM], 143),
+    ],
+    ids=["ctrl-c", "ctrl-c thrice", "sigterm"],
+)
+def test_a_stopped_run_says_one_sentence_and_leaves_nothing(
+    tmp_path: Path, signals: list[signal.Signals], status: int
+) -> None:
+    """As from a terminal or a batch system: the signal is sent to the workers too."""
+    process = started(tmp_path)
+    for number in signals:
+        os.killpg(process.pid, number)
+        time.sleep(0.1)  # else the system makes one of them
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
+    assert process.returncode == status, output
     said = re.search(r"^Interrupted: (\d+) of 400 points are in toy\.zarr; run", output, re.M)
     assert said and 0 < int(said[1]) < 400, output
     assert "Traceback" not in output
-    end = time.monotonic() + 10
-    while left := living(process.pid):
-        assert time.monotonic() < end, left
-    heomdask(tmp_path, "run", "toy.toml", "--workers", "2")
-    assert (hd.open(str(tmp_path / "toy.zarr"))["status"] == 1).all()
+    wait_until_all_ended(process.pid)
+    assert not scratch(tmp_path)
+    assert (hd.open(str(tmp_path / "toy.zarr"))["status"] == 1).sum() == int(said[1])
+
+
+@pytest.mark.cluster
+def test_after_a_kill_the_workers_end_and_the_next_run_cleans_up_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = started(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    wait_until_all_ended(process.pid)
+    assert scratch(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    text = (tmp_path / "slow.toml").read_text()
+    (tmp_path / "slow.toml").write_text(text.replace("stop = 0.4,", "stop = 0.05,"))
+    heomdask(tmp_path, "run", "slow.toml", "--workers", "1")
+    assert (hd.open(str(tmp_path / "toy.zarr"))["status"][:50] == 1).all()
+    assert not scratch(tmp_path)
 
 
 @pytest.mark.cluster

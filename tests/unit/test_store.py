@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,16 @@ import pytest
 import xarray as xr
 import zarr
 
-from heomdask.errors import StoreError
+from heomdask.errors import HeomdaskWarning, StoreError
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import Files, Shard, Variable
+from heomdask.results.dataset import open as open_dataset
 from heomdask.results.store import (
     Coordinate,
     Layout,
     Store,
     check_writable,
+    local_path,
     record_failures,
     status_variable,
 )
@@ -38,7 +42,7 @@ def layout(shard: tuple[int, ...] = (1, 2)) -> Layout:
         ),
         variables=(RHO, P, status_variable()),
         shard=shard,
-        attrs={"digest": "x"},
+        attrs={"digest": "x", "specification": {"axes": []}, "probes": [], "observables": []},
     )
 
 
@@ -202,3 +206,112 @@ def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:
     files.file("P", (0, 0)).write_bytes(b"short")
     with pytest.raises(StoreError, match="damaged"):
         files.read("P", (0, 0))
+
+
+@pytest.mark.parametrize("how", ["cut", "gone"])
+def test_points_of_damaged_chunks_are_pending_again_and_no_others(tmp_path: Path, how: str) -> None:
+    store = Store.create(tmp_path / "s.zarr", layout())
+    rng = np.random.default_rng(0)
+    for shard in ((0, 0), (0, 1), (1, 0)):
+        filled(store.files, shard, rng)
+    kept = store.files.read("rho", (0, 1))
+    broken = store.files.file("P", (0, 1))
+    if how == "cut":
+        broken.write_bytes(broken.read_bytes()[:-1])
+    else:
+        broken.unlink()
+    assert store.damaged() == [broken]
+    with pytest.raises(StoreError, match=rf"{broken} is damaged or missing; run the sweep again"):
+        open_dataset(store.path)
+    expected = [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0]]
+    assert store.status().tolist() == expected  # before it is mended, too
+    with pytest.warns(HeomdaskWarning, match="1 shards are damaged"):
+        healed = store.heal()
+    assert healed.damaged() == []
+    assert healed.status().tolist() == expected
+    np.testing.assert_array_equal(healed.files.read("rho", (0, 1)), kept)
+    assert np.isnan(healed.files.read("P", (0, 1))).all()
+
+
+def test_a_damaged_status_leaves_its_points_pending(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "s.zarr", layout())
+    filled(store.files, (0, 0), np.random.default_rng(0))
+    store.files.file("status", (0, 0)).write_bytes(b"")
+    assert not store.status().any()
+    with pytest.warns(HeomdaskWarning, match="damaged or missing"):
+        assert store.heal().damaged() == []
+
+
+def test_points_without_values_need_no_files(tmp_path: Path) -> None:
+    """A copy made by other programs leaves out chunks that hold only NaN."""
+    store = Store.create(tmp_path / "s.zarr", layout())
+    values = {v.name: store.files.blank(v) for v in store.files.variables}
+    values["status"][:] = Outcome.FAILED
+    store.files.commit((0, 0), values)
+    for name in ("rho", "P"):
+        store.files.file(name, (0, 0)).unlink()
+    assert store.damaged() == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"node_type": "array", "zarr_format": 3}', None])
+@pytest.mark.parametrize("folder", [".", "rho", "status", "T", "time", "error"])
+def test_damaged_metadata_is_named(tmp_path: Path, folder: str, text: str | None) -> None:
+    path = Store.create(tmp_path / "s.zarr", layout()).path
+    file = path / folder / "zarr.json"
+    if text is None:
+        document = json.loads(file.read_text())
+        del document["attributes" if folder == "." else "fill_value"]
+        text = json.dumps(document)
+    file.write_text(text)
+    with pytest.raises(StoreError, match=r"zarr\.json .*damaged.* put a copy of .* back") as caught:
+        open_dataset(path)
+    assert folder in str(caught.value)
+
+
+@pytest.mark.parametrize("attribute", ["digest", "probes", "shard", "specification"])
+def test_a_missing_attribute_is_named(tmp_path: Path, attribute: str) -> None:
+    store = Store.create(tmp_path / "s.zarr", layout())
+    del store.group.attrs[attribute]
+    with pytest.raises(StoreError, match=rf"zarr\.json is damaged .*lacks .*'{attribute}'"):
+        Store.open(store.path)
+
+
+@pytest.mark.parametrize("how", ["cut", "gone"])
+def test_a_damaged_coordinate_is_named(tmp_path: Path, how: str) -> None:
+    store = Store.create(tmp_path / "s.zarr", layout())
+    chunk = store.path / "T" / "c" / "0"
+    if how == "cut":
+        chunk.write_bytes(b"1")
+    else:
+        chunk.unlink()
+    with pytest.raises(StoreError, match=r"T is damaged .* put a copy of it back"):
+        store.labels(("T",))
+
+
+def test_an_empty_folder_is_filled_and_stays(tmp_path: Path) -> None:
+    """It may be a mount point, which cannot be replaced; so may the target of a link."""
+    folder, link, later = tmp_path / "disk", tmp_path / "link.zarr", tmp_path / "later.zarr"
+    folder.mkdir()
+    link.symlink_to(folder)
+    later.symlink_to(tmp_path / "not yet")
+    before = folder.stat().st_ino
+    check_writable(local_path(link))
+    Store.create(local_path(link), layout())
+    assert folder.stat().st_ino == before
+    assert Store.open(folder).extents == (2, 5)
+    assert not list(folder.glob("*.partial"))
+    Store.create(local_path(later), layout())
+    assert Store.open(tmp_path / "not yet").extents == (2, 5)
+
+
+def test_a_store_that_was_deleted_is_not_written_to(tmp_path: Path) -> None:
+    files = Store.create(tmp_path / "s.zarr", layout()).files
+    shutil.rmtree(tmp_path / "s.zarr")
+    for work in (
+        lambda: files.read("status", (0, 0)),
+        lambda: filled(files, (0, 0), np.random.default_rng(0)),
+        lambda: record_failures(files.path, {(0, 0): ("no", "no")}),
+    ):
+        with pytest.raises(StoreError, match="was deleted while the sweep ran; run"):
+            work()
+    assert list(tmp_path.iterdir()) == []
