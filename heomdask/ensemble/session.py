@@ -33,11 +33,17 @@ if TYPE_CHECKING:
     import xarray
     from distributed import Client
 
+    from heomdask.ensemble.cluster import Workers
     from heomdask.ensemble.runner import Runner
 
 
 def run(
-    sweep: Sweep, path: Path, client: Client | Runner | None, *, progress: bool, retry_failed: bool
+    sweep: Sweep,
+    path: Path,
+    client: Client | Runner | Workers | None,
+    *,
+    progress: bool,
+    retry_failed: bool,
 ) -> xarray.Dataset:
     """Refuse what cannot work; open the store; compute what it lacks; return it."""
     from heomdask.ensemble.driver import drive

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import xarray
     from distributed import Client
 
+    from heomdask.ensemble.cluster import Workers
     from heomdask.ensemble.plan import SweepPlan
     from heomdask.ensemble.runner import Runner, SerialRunner
     from heomdask.model.problem import Problem
@@ -219,7 +220,7 @@ class Sweep:
         self,
         store: str | Path,
         *,
-        client: Client | Runner | None = None,
+        client: Client | Runner | Workers | None = None,
         progress: bool = True,
         retry_failed: bool = False,
     ) -> xarray.Dataset:
@@ -228,8 +229,9 @@ class Sweep:
         Parameters
         ----------
         store : folder of the zarr store; created, resumed, or extended by new values and samples.
-        client : a Dask client; a runner such as `SerialRunner()`; or None, for one single-threaded
-            worker process on every core of this machine.
+        client : a Dask client; a runner such as `SerialRunner()`; `Workers`, which are started if
+            there is anything to compute; or None, for one single-threaded worker process on every
+            core of this machine.
         progress : show a progress bar; without a terminal, a line now and then.
         retry_failed : try points again that an earlier run recorded as failed.
 
@@ -245,7 +247,7 @@ class Sweep:
         self,
         store: str | Path,
         *,
-        client: Client | SerialRunner | None = None,
+        client: Client | SerialRunner | Workers | None = None,
         progress: bool = True,
     ) -> xarray.Dataset:
         """Say how far the answers in a filled store are from those of larger hierarchies.
