@@ -137,6 +137,7 @@ def layout(sweep: Sweep, found: list[Probe]) -> Layout:
         coordinates.append(Coordinate("sample", "sample", np.arange(sweep.samples)))
     coordinates.append(Coordinate("time", "time", sweep.times.labels, sweep.times.unit))
     attrs = {
+        "title": sweep.title,
         "specification": sweep.specification,
         "digest": sweep.digest,
         "observables": list(sweep.observables) if "observables" in sweep.save else [],

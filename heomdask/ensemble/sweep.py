@@ -74,6 +74,7 @@ class Sweep:
     observables : name -> operator (d, d), or `hd.interaction_energy(bath)`.
     save : "observables", "rho" or both; default: observables if there are any, else rho.
     method, backend : as in `hd.evolve`.
+    title : names the sweep in a new store (``attrs["title"]``) and in pictures of it.
     """
 
     build: Callable[..., Any]
@@ -89,6 +90,7 @@ class Sweep:
     save: Sequence[str] = field(default=(), kw_only=True)
     method: str = field(default="auto", kw_only=True)
     backend: str = field(default="auto", kw_only=True)
+    title: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         if not callable(self.build):
@@ -100,6 +102,8 @@ class Sweep:
         checks.real_number("tol", self.tol, low=0.0, strict=True)
         checks.choice("method", self.method, METHODS)
         checks.choice("backend", self.backend, NAMES)
+        if not isinstance(self.title, str):
+            raise checks.refuse("title", "a text", self.title)
         if not self.grid.names:
             raise InputError("`over` must name an axis, or `samples` be given; got neither.")
         self._set("times", _times(self.times))
