@@ -12,7 +12,7 @@ import sys
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -21,21 +21,15 @@ from heomdask import expansion as expansions
 from heomdask.cli.physics import PhysicsBuild, operator
 from heomdask.cli.quantities import Quantities
 from heomdask.cli.tables import AxisTable, Config, SystemTable
+from heomdask.ensemble.axes import Axis, axis
+from heomdask.ensemble.sweep import SOLVER_AXES, Sweep
 from heomdask.errors import InputError
-
-if TYPE_CHECKING:
-    from heomdask.ensemble.axes import Axis
-    from heomdask.ensemble.sweep import Sweep
-
-SOLVER_AXES = ("depth", "expansion", "tol")  # that no quantity needs to refer to
 
 
 def to_sweep(config: Config) -> Sweep:
     """The `Sweep` that a file describes."""
-    from heomdask.ensemble.sweep import Sweep
-
     solve, disorder = config.solve, config.sweep.disorder
-    axes = {name: _axis(name, table) for name, table in config.sweep.axes.items()}
+    axes = {name: _axis(f"sweep.axes.{name}", a) for name, a in config.sweep.axes.items()}
     for name, value in (("depth", solve.depth), ("expansion", solve.expansion)):
         checks.one_of(f"solve.{name}", value, f"sweep.axes.{name}", axes.get(name))
     build, observables = _build(config)
@@ -45,7 +39,7 @@ def to_sweep(config: Config) -> Sweep:
         title=config.title,
         samples=None if disorder is None else disorder.samples,
         seed=0 if disorder is None else disorder.seed,
-        times=_axis("times", solve.times),
+        times=_axis("solve.times", solve.times),
         depth=solve.depth,
         expansion=None if solve.expansion is None else parse_expansion(solve.expansion),
         error=solve.error,
@@ -55,17 +49,14 @@ def to_sweep(config: Config) -> Sweep:
         save=config.output.save,
     )
     if config.system is not None:
-        sweep.point(
-            (0,) * len(sweep.grid.shape)
-        )  # what a bath refuses is the file's, not `build`'s
+        # what a bath refuses is said here of the file's keys, and not later of `build`
+        sweep.point((0,) * len(sweep.grid.shape))
     return sweep
 
 
-def _axis(name: str, table: AxisTable) -> Axis:
+def _axis(key: str, table: AxisTable) -> Axis:
     """The values of an axis, or of the output times, with their unit."""
-    from heomdask.ensemble.axes import axis
-
-    key = "solve.times" if name == "times" else f"sweep.axes.{name}"
+    name = key.rpartition(".")[2]
     if name in SOLVER_AXES and table.unit is not None:
         raise checks.refuse(key, "without a `unit`", table.unit)
     if name == "expansion":
