@@ -18,6 +18,8 @@ from types import ModuleType
 
 import pytest
 
+from heomdask.cli.tables import schema
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUNNABLE = {"python", "bash"}
@@ -112,10 +114,19 @@ def script(path: Path) -> ModuleType:
     return module
 
 
-def test_outcomes_page_is_generated_from_the_enum() -> None:
+@pytest.mark.parametrize("name", ["outcomes", "toml"])
+def test_reference_is_generated_from_the_program(name: str) -> None:
     folder = ROOT / "docs" / "reference"
-    page = (folder / "outcomes.md").read_text(encoding="utf-8")
-    assert page == script(folder / "generate.py").outcomes()
+    page = (folder / f"{name}.md").read_text(encoding="utf-8")
+    assert page == getattr(script(folder / "generate.py"), name)()
+
+
+def test_every_key_of_the_toml_file_has_a_meaning() -> None:
+    page = (ROOT / "docs" / "reference" / "toml.md").read_text(encoding="utf-8")
+    for table in schema()["$defs"].values():
+        for key, value in table["properties"].items():
+            assert len(value.get("description", "").split()) >= 2, key
+            assert f"| `{key}` | " in page
 
 
 def test_picture_is_drawn_by_its_script() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import heomdask as hd
-from heomdask.cli.config import parse, read
+from heomdask.cli.config import parse, read, to_sweep
 from heomdask.errors import HeomdaskError, InputError, StoreError, TooLarge
 from heomdask.units import quantity
 
@@ -85,7 +85,7 @@ store = "x.zarr"
 
 def config(old: str, new: str) -> Any:
     assert old in CONFIG
-    return parse(CONFIG.replace(old, new), "test.toml").to_sweep()
+    return to_sweep(parse(CONFIG.replace(old, new), "test.toml"))
 
 
 UNITS = """
@@ -118,7 +118,7 @@ def in_units(field: str, text: str) -> Any:
     filled = [
         "\n".join(f"{name} = {value}" for name, value in rows.items()) for rows in (fields, axes)
     ]
-    return parse(UNITS.format(fields=filled[0], axes=filled[1]), "test.toml").to_sweep()
+    return to_sweep(parse(UNITS.format(fields=filled[0], axes=filled[1]), "test.toml"))
 
 
 # (what is wrong, the call, what the message must name)

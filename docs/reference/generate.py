@@ -1,12 +1,18 @@
-"""Writes outcomes.md from the enum: python docs/reference/generate.py."""
+"""Writes the pages of this folder from the program: python docs/reference/generate.py."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from heomdask.cli.plot import SUFFIXES
+from heomdask.cli.tables import Matrix, Quantity, Rows, schema
 from heomdask.outcome import Outcome
 
-HEAD = """# Outcomes
+OUTCOMES = """# Outcomes
 
 How a solve ended: `solution.outcome` of one run, the variable `status` of a store (with CF
 `flag_values` and `flag_meanings`). Codes are part of the store's format and only ever grow. With
@@ -15,13 +21,99 @@ How a solve ended: `solution.outcome` of one run, the variable `status` of a sto
 | code | name | what happened and what to do |
 |---|---|---|
 """
+TOML = f"""# The TOML file
+
+What `heomdask run FILE` reads; [a first sweep](../howto/first-sweep.md) shows a whole one. A key
+that is not listed here is an error. `heomdask schema` prints the same as a JSON schema.
+
+- **Units.** Every energy, rate, time and temperature of a file has a unit, or none has; then
+  hbar = kB = 1. A unit is an energy ("cm^-1", "meV", "rad/fs", "1/ps"), a time ("fs") or a
+  temperature ("K"); what is a rate or a frequency counts as an energy.
+  [Conventions](../explanation/conventions.md) says what each quantity means.
+- A **quantity** is a text with a number and a unit ("35 cm^-1", "1/(50 fs)"), a plain number in a
+  file without units, or the name of an axis, whose values it then takes. The column *unit* says of
+  which kind it is.
+- An **operator** is "site N" (the projector on a site), for two levels also "sx", "sy" or "sz", a
+  list of rows, or a list of numbers (a diagonal). Complex numbers are texts: "0.5-1j".
+- A **picture** has the format of its suffix: {", ".join(SUFFIXES)}.
+"""
+FOOT = "\nThis page is written by `python docs/reference/generate.py`.\n"
 
 
 def outcomes() -> str:
-    """The page as text."""
+    """The page of outcomes as text."""
     rows = [f"| {o.value} | `{o.name.lower()}` | {o.advice} |\n" for o in Outcome]
-    return HEAD + "".join(rows) + "\nThis page is written by `python docs/reference/generate.py`.\n"
+    return OUTCOMES + "".join(rows) + FOOT
+
+
+def toml() -> str:
+    """The page of the TOML file as text: every table and key of the schema."""
+    tables = schema()["$defs"]
+    places: dict[str, list[str]] = {}
+    _place(tables, "Config", "", places)
+    return TOML + "".join(_table(tables[name], at) for name, at in places.items()) + FOOT
+
+
+def _place(tables: dict[str, Any], name: str, path: str, places: dict[str, list[str]]) -> None:
+    """Where in a file each table stands, in the order of reading."""
+    places.setdefault(name, []).append(path)
+    for key, value in tables[name]["properties"].items():
+        inner, brackets = value, ""
+        for one in value.get("anyOf", [value]):
+            if one.get("type") == "array":
+                inner, brackets = one["items"], "[]"
+            elif "additionalProperties" in one:
+                inner, brackets = one["additionalProperties"], ".NAME"
+            elif "$ref" in one:
+                inner = one
+        if "$ref" in inner:
+            below = f"{path}.{key}".lstrip(".") + brackets
+            _place(tables, inner["$ref"].rsplit("/", 1)[1], below, places)
+
+
+def _table(table: dict[str, Any], places: list[str]) -> str:
+    named = [f"`[[{p[:-2]}]]`" if p.endswith("[]") else f"`[{p}]`" for p in places]
+    title = " and ".join(named) if places != [""] else "At the top"
+    text = f"\n## {title}\n\n{table['description']}\n\n"
+    text += "| key | type | unit | default | meaning |\n|---|---|---|---|---|\n"
+    for key, value in table["properties"].items():
+        default = "required" if key in table["required"] else _default(value.get("default"))
+        unit = value.get("unit", "")
+        text += f"| `{key}` | {_type(value)} | {unit} | {default} | {value['description']} |\n"
+    return text
+
+
+def _default(value: Any) -> str:
+    return f"`{json.dumps(value)}`" if value not in (None, [], {}) else ""
+
+
+def _type(value: dict[str, Any]) -> str:
+    """The type of a value in words."""
+    branches = [b for b in value.get("anyOf", [value]) if b.get("type") != "null"]
+    for word, of in {"quantity": Quantity, "operator": Matrix}.items():
+        if branches == msgspec.json.schema(of)["anyOf"]:
+            return word
+    if value.get("items") == msgspec.json.schema(Rows)["items"]:
+        return "rows of numbers"
+    return " or ".join(_branch(b) for b in branches)
+
+
+def _branch(value: dict[str, Any]) -> str:
+    if "enum" in value:
+        return " or ".join(f'"{word}"' for word in value["enum"])
+    if "anyOf" in value:
+        return " or ".join(_branch(b) for b in value["anyOf"])
+    if value.get("type") == "array":
+        inner = _branch(value["items"])
+        return "tables" if inner == "table" else f"list of {inner}"
+    if "additionalProperties" in value:
+        inner = _type(value["additionalProperties"])
+        return "named tables" if inner == "table" else f"named {inner}s"
+    words = {"string": "text", "integer": "whole number", "boolean": "true or false"}
+    return "table" if "$ref" in value else words.get(value["type"], value["type"])
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("outcomes.md").write_text(outcomes(), encoding="utf-8")
+    folder = Path(__file__).parent
+    (folder / "outcomes.md").write_text(outcomes(), encoding="utf-8")
+    (folder / "toml.md").write_text(toml(), encoding="utf-8")

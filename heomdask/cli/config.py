@@ -1,8 +1,8 @@
-"""The TOML file that describes a sweep: its schema, and what it becomes.
+"""A TOML file that describes a sweep: how it is read, and what it becomes.
 
 Takes: a path, or the name of a packaged example.
-Gives: `Config` (checked on reading; an unknown key is an error) and `Config.to_sweep()`.
-Next file: `physics.py`, which turns the [system] and [[bath]] tables into a `build` function.
+Gives: `read`, a checked `Config`, and `to_sweep`, the `Sweep` of one.
+Next file: `quantities.py`, for numbers with units.
 """
 
 from __future__ import annotations
@@ -12,193 +12,109 @@ import sys
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Any
 
 import msgspec
-import numpy as np
 
+from heomdask import checks
 from heomdask import expansion as expansions
-from heomdask.cli.physics import Matrix, PhysicsBuild, Quantity, operator
+from heomdask.cli.physics import PhysicsBuild, operator
+from heomdask.cli.quantities import Quantities
+from heomdask.cli.tables import AxisTable, Config, SystemTable
+from heomdask.ensemble.axes import Axis, axis
+from heomdask.ensemble.sweep import SOLVER_AXES, Sweep
 from heomdask.errors import InputError
-from heomdask.results.solution import Stored
-
-if TYPE_CHECKING:
-    from heomdask.ensemble.axes import Axis
-    from heomdask.ensemble.sweep import Sweep
 
 
-class _Table(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A TOML table whose unknown keys are errors."""
+def to_sweep(config: Config) -> Sweep:
+    """The `Sweep` that a file describes."""
+    solve, disorder = config.solve, config.sweep.disorder
+    axes = {name: _axis(f"sweep.axes.{name}", a) for name, a in config.sweep.axes.items()}
+    for name, value in (("depth", solve.depth), ("expansion", solve.expansion)):
+        checks.one_of(f"solve.{name}", value, f"sweep.axes.{name}", axes.get(name))
+    build, observables = _build(config)
+    sweep = Sweep(
+        build,
+        over=axes,
+        title=config.title,
+        samples=None if disorder is None else disorder.samples,
+        seed=0 if disorder is None else disorder.seed,
+        times=_axis("solve.times", solve.times),
+        depth=solve.depth,
+        expansion=None if solve.expansion is None else parse_expansion(solve.expansion),
+        error=solve.error,
+        tol=solve.tol,
+        backend=solve.backend,
+        observables=observables,
+        save=config.output.save,
+    )
+    if config.system is not None:
+        # what a bath refuses is said here of the file's keys, and not later of `build`
+        sweep.point((0,) * len(sweep.grid.shape))
+    return sweep
 
 
-class AxisTable(_Table, kw_only=True, frozen=True):
-    """Numbers with a unit: `values`, or `start`, `stop` and `step` (both ends included)."""
-
-    values: list[float] | None = None
-    start: float | None = None
-    stop: float | None = None
-    step: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    unit: str | None = None
-
-    def array(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        ends = (self.start, self.stop, self.step)
-        if self.values is not None and ends == (None, None, None):
-            return np.array(self.values, dtype=np.float64)
-        if self.values is not None or self.start is None or self.stop is None or self.step is None:
-            raise InputError(
-                "an axis must have either `values`, or `start`, `stop` and `step`, got "
-                f"{', '.join(self.given()) or 'none of them'}."
-            )
-        count = int(np.floor((self.stop - self.start) / self.step + 1e-9)) + 1
-        if count < 1:
-            raise InputError(
-                f"`stop` must not lie before `start`, got {self.start:g} to {self.stop:g}."
-            )
-        return np.asarray(self.start + self.step * np.arange(count), dtype=np.float64)
-
-    def given(self) -> list[str]:
-        return [n for n in ("values", "start", "stop", "step") if getattr(self, n) is not None]
+def _axis(key: str, table: AxisTable) -> Axis:
+    """The values of an axis, or of the output times, with their unit."""
+    name = key.rpartition(".")[2]
+    if name in SOLVER_AXES and table.unit is not None:
+        raise checks.refuse(key, "without a `unit`", table.unit)
+    if name == "expansion":
+        return axis([parse_expansion(value) for value in table.values or ()])
+    numbers = table.numbers(key)
+    checks.real_vector(key, numbers)
+    if name == "depth":
+        return axis([int(n) if n.is_integer() else n for n in numbers.tolist()])
+    return axis(numbers, table.unit)
 
 
-class TermTable(_Table, kw_only=True, frozen=True):
-    """`strength` x `operator`, added to the Hamiltonian; the strength may name an axis."""
-
-    operator: Matrix
-    strength: Quantity
-
-
-class SystemTable(_Table, kw_only=True, frozen=True):
-    """The system: its Hamiltonian, the initial state, and what is measured.
-
-    `unit` is that of the Hamiltonian's numbers (none: dimensionless, as all plain numbers then are;
-    with it, every energy, rate and temperature needs a unit of its own). `initial` is "site N" or a
-    matrix or vector. `observables` are named operators; without them, the populations P1, P2, ...
-    """
-
-    hamiltonian: list[list[float | str] | float | str]
-    unit: str | None = None
-    terms: list[TermTable] = []
-    initial: Matrix = "site 1"
-    observables: dict[str, Matrix] = {}
-
-
-class BathTable(_Table, kw_only=True, frozen=True):
-    """One bath, or ("sites") an equal independent one on every site."""
-
-    kind: Literal["drude-lorentz", "underdamped", "ohmic"]
-    coupling: Matrix = "sites"
-    T: Quantity
-    lam: Quantity | None = None
-    alpha: Quantity | None = None
-    gamma: Quantity | None = None
-    w0: Quantity | None = None
-    s: float | None = None
-    wc: Quantity | None = None
-
-
-class LindbladTable(_Table, kw_only=True, frozen=True):
-    """A Lindblad operator and its rate."""
-
-    operator: Matrix
-    rate: Quantity
-
-
-class DisorderTable(_Table, kw_only=True, frozen=True):
-    """Static Gaussian disorder of the site energies, by its standard deviation."""
-
-    samples: Annotated[int, msgspec.Meta(ge=1)]
-    site_energies: Quantity | None = None
-    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
-
-
-class SweepTable(_Table, kw_only=True, frozen=True):
-    """The axes of the grid, and the disorder samples on every point of it."""
-
-    axes: dict[str, AxisTable] = {}
-    disorder: DisorderTable | None = None
-
-
-class SolveTable(_Table, kw_only=True, frozen=True):
-    """How every point is solved.
-
-    `expansion` is "auto", "pade N", "matsubara N", "aaa TOL" or "esprit K"; `error` is what
-    "auto" aims at, `tol` what the solver adds to that.
-    """
-
-    times: AxisTable
-    depth: Annotated[int, msgspec.Meta(ge=0)] | Literal["auto"]
-    expansion: str
-    error: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
-    tol: Annotated[float, msgspec.Meta(gt=0)] = 1e-6
-    backend: str = "auto"
-    check_convergence: bool = True
-
-
-class OutputTable(_Table, kw_only=True, frozen=True):
-    """Where the store and the picture go, and whether states are kept beside observables."""
-
-    store: str
-    plot: str | None = None
-    save: tuple[Stored, ...] = ("observables",)
-
-
-class Config(_Table, kw_only=True, frozen=True):
-    """A whole file. Either [system] and [[bath]], or `build` = "module:function" in their place."""
-
-    solve: SolveTable
-    output: OutputTable
-    title: str = ""
-    build: str | None = None
-    system: SystemTable | None = None
-    bath: list[BathTable] = []
-    lindblad: list[LindbladTable] = []
-    sweep: SweepTable = msgspec.field(default_factory=SweepTable)
-
-    def sweep_axes(self) -> dict[str, Axis]:
-        from heomdask.ensemble.axes import axis
-
-        return {name: axis(a.array(), a.unit) for name, a in self.sweep.axes.items()}
-
-    def to_sweep(self) -> Sweep:
-        """The `Sweep` that this file describes."""
-        from heomdask.ensemble.axes import axis
-        from heomdask.ensemble.sweep import Sweep
-
-        build, observables = self._build()
-        disorder = self.sweep.disorder
-        return Sweep(
-            build,
-            over=self.sweep_axes(),
-            samples=None if disorder is None else disorder.samples,
-            seed=0 if disorder is None else disorder.seed,
-            times=axis(self.solve.times.array(), self.solve.times.unit),
-            depth=self.solve.depth,
-            expansion=parse_expansion(self.solve.expansion),
-            error=self.solve.error,
-            tol=self.solve.tol,
-            backend=self.solve.backend,
-            observables=observables,
-            save=self.output.save,
+def _build(config: Config) -> tuple[Any, dict[str, Any]]:
+    """The function that builds a point, and the observables; the units are complete."""
+    system, axes = config.system, config.sweep.axes
+    if (config.build is None) == (system is None):
+        raise InputError(
+            "a configuration must have either a [system] table or `build`, got "
+            + ("both." if config.build else "neither.")
         )
+    quantities = Quantities(axes)
+    if system is not None:
+        build, observables = _from_tables(config, system, quantities)
+    else:
+        build, observables = _from_python(config, quantities)
+    times = config.solve.times.unit
+    quantities.note("solve.times", times, "plain numbers", 'add for example unit = "fs".')
+    quantities.require_units_throughout()
+    return build, observables
 
-    def _build(self) -> tuple[Any, dict[str, Any]]:
-        if (self.build is None) == (self.system is None):
-            raise InputError(
-                "a configuration must have either a [system] table or `build`, got "
-                + ("both." if self.build else "neither.")
-            )
-        if self.build is not None:
-            return load_function(self.build)
-        assert self.system is not None
-        physics = PhysicsBuild.from_tables(
-            self.system,
-            self.bath,
-            self.lindblad,
-            self.sweep.disorder,
-            {name: a.unit for name, a in self.sweep.axes.items()},
+
+def _from_tables(
+    config: Config, system: SystemTable, quantities: Quantities
+) -> tuple[PhysicsBuild, dict[str, Any]]:
+    physics = PhysicsBuild.from_tables(
+        system, config.bath, config.lindblad, config.sweep.disorder, quantities
+    )
+    idle = [a for a in config.sweep.axes if a not in quantities.used and a not in SOLVER_AXES]
+    if idle:
+        raise InputError(
+            f"`sweep.axes` must each be used by a quantity, got {', '.join(idle)} that nothing "
+            'refers to; write e.g. lam = "lam" in a [[bath]].'
         )
-        named = self.system.observables or {f"P{j + 1}": f"site {j + 1}" for j in range(physics.d)}
-        return physics, {k: operator(k, v, physics.d) for k, v in named.items()}
+    named = system.observables or {f"P{j + 1}": f"site {j + 1}" for j in range(physics.d)}
+    return physics, {k: operator(k, v, physics.d) for k, v in named.items()}
+
+
+def _from_python(config: Config, quantities: Quantities) -> tuple[Any, dict[str, Any]]:
+    """Of a bare axis only the function knows whether it should have a unit."""
+    disorder = config.sweep.disorder
+    if config.bath or config.lindblad or (disorder and disorder.site_energies is not None):
+        raise InputError(
+            "`build` must stand alone, got [[bath]], [[lindblad]] or `site_energies` beside it, "
+            "which belong to a [system]; leave them out, the function makes them."
+        )
+    for name, table in config.sweep.axes.items():
+        if table.unit is not None:
+            quantities.note(f"sweep.axes.{name}", table.unit, "", "")
+    return load_function(config.build or "")
 
 
 def load_function(path: str) -> tuple[Any, dict[str, Any]]:
@@ -219,9 +135,9 @@ def load_function(path: str) -> tuple[Any, dict[str, Any]]:
     return function, dict(getattr(function, "observables", {}))
 
 
-def parse_expansion(text: str) -> Any:
+def parse_expansion(text: str | float) -> Any:
     """The method that a word and a number name: "pade 1" is ``Pade(1)``."""
-    word, _, rest = text.strip().partition(" ")
+    word, _, rest = str(text).strip().partition(" ")
     kinds: dict[str, Any] = {
         "pade": (expansions.Pade, int),
         "matsubara": (expansions.Matsubara, int),
@@ -251,19 +167,20 @@ def examples() -> tuple[str, ...]:
 def read(source: str) -> Config:
     """The configuration in a file, or of a packaged example by its name."""
     path = Path(source)
-    if path.suffix == ".toml" or path.exists():
-        if not path.is_file():
-            raise InputError(
-                f"`CONFIG` must be a TOML file or an example, got {source!r}: no such file."
-            )
-        text = path.read_text(encoding="utf-8")
-    elif source in examples():
-        text = (resources.files("heomdask.examples") / f"{source}.toml").read_text(encoding="utf-8")
-    else:
+    if source in examples() and not path.is_file():
+        path = Path(str(resources.files("heomdask.examples"))) / f"{source}.toml"
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
+    except UnicodeDecodeError:
+        raise InputError(
+            f"`CONFIG` must be text in UTF-8, got {source!r}, which is not; save it as UTF-8."
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise InputError(
             f"`CONFIG` must be a TOML file or one of the examples {', '.join(examples())}, "
-            f"got {source!r}."
-        )
+            f"got {source!r}: {reason}."
+        ) from None
     return parse(text, source)
 
 
@@ -278,8 +195,3 @@ def parse(text: str, source: str) -> Config:
             f"{source} is not a valid configuration: {error}; "
             "`heomdask schema` lists what is allowed."
         ) from None
-
-
-def schema() -> str:
-    """The JSON schema of the file."""
-    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Config)), indent=2).decode()

@@ -9,6 +9,7 @@ Next file: none; this is the top.
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import sys
 import time
@@ -66,29 +67,33 @@ def run(
 ) -> None:
     """Run a sweep, or go on with it: what the store already holds is not computed again."""
     from heomdask.cli import config as configs
-    from heomdask.cli.plot import plot_store
+    from heomdask.cli.plot import plot_store, require_drawable
     from heomdask.cli.summary import plan_table, summary_table
-    from heomdask.ensemble.cluster import connect
+    from heomdask.ensemble.cluster import Workers
 
     started = time.perf_counter()
     settings = configs.read(config)
-    sweep = settings.to_sweep()
+    sweep = configs.to_sweep(settings)
     target = store or settings.output.store
+    picture = None if settings.output.plot is None else Path(settings.output.plot)
+    if picture is not None and store is not None:
+        picture = Path(store).with_suffix(picture.suffix)
+    if picture is not None:
+        require_drawable("output.plot", picture)
     if settings.title:
         _console.rule(escape(settings.title))
-    with _interruptible(target):
-        _console.print(plan_table(sweep.plan(store=target, workers=workers)))
-        with connect(scheduler=scheduler, workers=workers) as client:
-            dataset = sweep.run(target, client=client)
-            if settings.solve.check_convergence:
-                _console.print("Checking convergence against larger hierarchies.")
-                dataset = sweep.check_convergence(target, client=client)
+    with _interruptible(target), Workers(scheduler=scheduler, workers=workers) as computing:
+        needs = sweep.plan(store=target, workers=workers)
+        if needs.pending:
+            computing.start()
+        _console.print(plan_table(needs))
+        dataset = sweep.run(target, client=computing)
+        if settings.solve.check_convergence:
+            _console.print("Checking convergence against larger hierarchies.")
+            dataset = sweep.check_convergence(target, client=computing)
     _console.print(summary_table(dataset))
     _console.print(f"Store: {escape(target)}   ({time.perf_counter() - started:.1f} s)")
-    if settings.output.plot is not None:
-        picture = Path(settings.output.plot)
-        if store is not None:
-            picture = Path(store).with_suffix(picture.suffix)
+    if picture is not None:
         _console.print(f"Plot:  {escape(str(plot_store(target, picture)))}")
 
 
@@ -128,7 +133,9 @@ def plan(config: ConfigArgument, store: StoreOption = None) -> None:
     from heomdask.cli.summary import plan_table
 
     settings = configs.read(config)
-    _console.print(plan_table(settings.to_sweep().plan(store=store or settings.output.store)))
+    _console.print(
+        plan_table(configs.to_sweep(settings).plan(store=store or settings.output.store))
+    )
 
 
 @app.command()
@@ -147,9 +154,11 @@ def plot(
     ] = None,
 ) -> None:
     """Draw the observables against time, with the disorder's standard error as a band."""
-    from heomdask.cli.plot import plot_store
+    from heomdask.cli.plot import plot_store, require_drawable
 
-    _console.print(str(plot_store(store, output or Path(store).with_suffix(".png"))))
+    picture = output or Path(store).with_suffix(".png")
+    require_drawable("output", picture)
+    _console.print(escape(str(plot_store(store, picture))))
 
 
 @app.command()
@@ -163,9 +172,9 @@ def backends() -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON schema of the configuration file."""
-    from heomdask.cli.config import schema as text
+    from heomdask.cli.tables import schema as tables
 
-    sys.stdout.write(text() + "\n")
+    sys.stdout.write(json.dumps(tables(), indent=2) + "\n")
 
 
 def main() -> None:

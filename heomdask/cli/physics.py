@@ -1,6 +1,6 @@
 """From the tables of a TOML file to a `build` function: one point's `Problem`.
 
-Takes: [system], [[bath]], [[lindblad]], [sweep.disorder] and the axes with their units.
+Takes: the tables [system], [[bath]], [[lindblad]] and [sweep.disorder], and what reads quantities.
 Gives: `PhysicsBuild`, picklable, called with the point's axis values and its random generator.
 Next file: `main.py`, the commands.
 """
@@ -8,23 +8,25 @@ Next file: `main.py`, the commands.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask import units
+from heomdask import checks, units
+from heomdask.cli.quantities import Quantities
+from heomdask.cli.tables import (
+    BathTable,
+    DisorderTable,
+    LindbladTable,
+    Matrix,
+    Quantity,
+    SystemTable,
+)
 from heomdask.errors import InputError
 from heomdask.model import Coupling, DrudeLorentz, Ohmic, Problem, UnderdampedBrownian
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from heomdask.cli.config import BathTable, DisorderTable, LindbladTable, SystemTable
-
-Quantity = str | float  # "35 cm^-1", a plain number, or the name of an axis
-Matrix = str | list[list[float | str] | float | str]
 
 Operator = NDArray[np.complex128]
 
@@ -38,7 +40,8 @@ _BATHS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
     "underdamped": (UnderdampedBrownian, ("lam", "gamma", "w0", "T"), ()),
     "ohmic": (Ohmic, ("s", "wc", "T"), ("lam", "alpha")),
 }
-_EXAMPLES = {"energy": "35 cm^-1", "temperature": "300 K"}
+_DIMENSIONS = {"T": "temperature", "s": "dimensionless", "alpha": "dimensionless"}
+TRACE_TO = 1e-6
 
 
 def operator(name: str, value: Matrix, d: int) -> Operator:
@@ -66,7 +69,12 @@ def operator(name: str, value: Matrix, d: int) -> Operator:
     array = np.diag(array) if array.ndim == 1 else array
     if array.shape != (d, d):
         raise InputError(f"`{name}` must be {d} x {d} like the Hamiltonian, got {array.shape}.")
-    return array
+    return checks.square_matrix(name, array)
+
+
+def hermitian(name: str, value: Matrix, d: int) -> Operator:
+    """The same, of a Hermitian operator."""
+    return checks.hermitian(name, operator(name, value, d))
 
 
 def _numbers(row: Any) -> Any:
@@ -100,10 +108,9 @@ class PhysicsBuild:
         baths: Sequence[BathTable],
         lindblad: Sequence[LindbladTable],
         disorder: DisorderTable | None,
-        axes: Mapping[str, str | None],  # name -> unit
+        quantities: Quantities,
     ) -> PhysicsBuild:
-        used: set[str] = {"depth", "tol"}
-        rows = system.hamiltonian
+        rows, read = system.hamiltonian, quantities.read
         d = len(rows)
         lengths = [len(r) if isinstance(r, list) else 1 for r in rows]
         if lengths != [d] * d:
@@ -111,35 +118,34 @@ class PhysicsBuild:
         energy = 1.0
         if system.unit is not None:
             energy = units.convert(1.0, system.unit, "energy", name="unit").value
-
-        def number(name: str, value: Quantity, dimension: str) -> Quantity:
-            if isinstance(value, str) and value in axes:
-                used.add(value)
-            return _quantity(name, value, dimension, axes, system.unit is not None)
-
-        built = cls(
-            hamiltonian=energy * operator("hamiltonian", rows, d),
+        quantities.note(
+            "hamiltonian", system.unit, "plain numbers",
+            'write for example unit = "cm^-1" in [system], or unit = "rad/fs".',
+        )  # fmt: skip
+        if disorder is not None and disorder.site_energies is None:
+            raise InputError(
+                "`site_energies` must be given in [sweep.disorder], got `samples` alone, which "
+                'would all be equal; write for example site_energies = "80 cm^-1".'
+            )
+        return cls(
+            hamiltonian=energy * hermitian("hamiltonian", rows, d),
             terms=tuple(
-                (operator("operator", t.operator, d), number("strength", t.strength, "energy"))
+                (
+                    hermitian("operator", t.operator, d),
+                    read("strength", t.strength, "energy", signed=True),
+                )
                 for t in system.terms
             ),
-            baths=tuple(_bath(b, d, number) for b in baths),
+            baths=tuple(_bath(b, d, quantities) for b in baths),
             lindblad=tuple(
-                (operator("operator", t.operator, d), number("rate", t.rate, "energy"))
+                (operator("operator", t.operator, d), read("rate", t.rate, "energy"))
                 for t in lindblad
             ),
             rho0=_initial(system.initial, d),
             sigma=0.0
             if disorder is None or disorder.site_energies is None
-            else number("site_energies", disorder.site_energies, "energy"),
+            else read("site_energies", disorder.site_energies, "energy"),
         )
-        idle = [a for a in axes if a not in used]
-        if idle:
-            raise InputError(
-                f"`sweep.axes` must each be used by a quantity, got {', '.join(idle)} that nothing "
-                'refers to; write e.g. lam = "lam" in a [[bath]].'
-            )
-        return built
 
     def __call__(self, rng: np.random.Generator | None = None, **axes: float) -> Any:
         def value(q: Quantity) -> float:
@@ -170,11 +176,18 @@ def _initial(value: Matrix, d: int) -> Operator:
             )
         ket = ket / np.linalg.norm(ket)
         return np.outer(ket, ket.conj())
-    return operator("initial", value, d)
+    rho0 = operator("initial", value, d)
+    trace = complex(np.trace(rho0))
+    if min(abs(trace - 1), abs(trace)) > TRACE_TO:
+        raise InputError(
+            "`initial` must have the trace 1 (a state) or 0 (an operator on one, for spectra), got "
+            f"{trace:.6g}; divide its numbers by that."
+        )
+    return rho0
 
 
 def _bath(
-    table: BathTable, d: int, number: Any
+    table: BathTable, d: int, quantities: Quantities
 ) -> tuple[str, tuple[Operator, ...], dict[str, Quantity]]:
     _, needed, either = _BATHS[table.kind]
     every = ("T", "lam", "alpha", "gamma", "w0", "s", "wc")
@@ -185,47 +198,7 @@ def _bath(
         rule = " and ".join(f"`{f}`" for f in needed)
         rule += f" and one of {' or '.join(f'`{f}`' for f in either)}" if either else ""
         raise InputError(f"a {table.kind} [[bath]] must have {rule}, got {', '.join(given)}.")
-    dimensions = {"T": "temperature", "s": "dimensionless", "alpha": "dimensionless"}
-    fields = {f: number(f, getattr(table, f), dimensions.get(f, "energy")) for f in given}
+    fields = {f: quantities.read(f, getattr(table, f), _DIMENSIONS.get(f, "energy")) for f in given}
     if table.coupling == "sites":
         return table.kind, tuple(operator("coupling", f"site {j + 1}", d) for j in range(d)), fields
-    return table.kind, (operator("coupling", table.coupling, d),), fields
-
-
-def _quantity(
-    name: str, value: Quantity, dimension: str, axes: Mapping[str, str | None], has_units: bool
-) -> Quantity:
-    """Internal number, or the name of an axis; plain numbers only where nothing has units."""
-    plain_is_wrong = has_units and dimension != "dimensionless"
-    example = _EXAMPLES.get(dimension, "0.5")
-    if isinstance(value, str) and value in axes:
-        unit = axes[value]
-        if unit is None and plain_is_wrong:
-            raise InputError(
-                f"`{name}` must have a unit, because [system] has one, got the axis `{value}` "
-                f"without; give the axis a unit of the dimension {dimension}, as in {example!r}."
-            )
-        if unit is not None:
-            found = units.convert(1.0, unit, name=f"sweep.axes.{value}.unit").dimension
-            if found != dimension:
-                raise InputError(
-                    f"`{name}` must be of the dimension {dimension}, as in {example!r}, got the "
-                    f"axis `{value}` in {unit!r}, which is of the dimension {found}."
-                )
-        return value
-    if not isinstance(value, str):
-        if plain_is_wrong:
-            raise InputError(
-                f"`{name}` must have a unit, because [system] has one, got the plain number "
-                f'{value:g}; write for example {name} = "{example}".'
-            )
-        return float(value)
-    try:
-        return units.quantity(value, dimension, name=name)
-    except InputError as error:
-        if re.fullmatch(r"\s*[A-Za-z_]\w*\s*", value):
-            raise InputError(
-                f"`{name}` must be a quantity such as '35 cm^-1' or the name of an axis "
-                f"({', '.join(axes) or 'there is none'}), got {value!r}."
-            ) from None
-        raise error
+    return table.kind, (hermitian("coupling", table.coupling, d),), fields

@@ -2,17 +2,20 @@
 
 Takes: a store and a file name.
 Gives: a picture: the observables against time, one column a temperature (or first axis), one row
-    for each point of the other axes, the standard error over the samples as a band.
+    for each point of the other axes, the standard error over the samples as a band; `plot_store`
+    draws it, `require_drawable` refuses before a run what could not be drawn after it.
 Next file: none.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heomdask import checks
 from heomdask.errors import HeomdaskWarning, InputError
 from heomdask.outcome import Outcome
 
@@ -21,6 +24,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_ROWS = 6
+SUFFIXES = (".png", ".pdf", ".svg", ".eps", ".jpg", ".webp")
+
+
+def require_drawable(name: str, picture: Path) -> None:
+    """Refuse a picture that could not be written, and make its folder."""
+    if picture.suffix.lower() not in SUFFIXES:
+        allowed = f"a file name that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+        raise checks.refuse(name, allowed, str(picture))
+    try:
+        picture.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise checks.refuse(
+            name, f"in a folder that can be made ({error.strerror})", str(picture)
+        ) from None
+    if picture.is_dir() or not os.access(picture.parent, os.W_OK):
+        raise checks.refuse(name, "a file in a folder that can be written", str(picture))
 
 
 def plot_store(store: str, picture: Path) -> Path:
@@ -46,7 +65,8 @@ def draw(dataset: xr.Dataset, picture: Path) -> None:
     across = "T" if "T" in grid else (grid[0] if grid else None)
     down = [g for g in grid if g != across]
     columns = _points(dataset, [across] if across else [])
-    rows = _points(dataset, down)[:MOST_ROWS]
+    every_row = _points(dataset, down)
+    rows = every_row[:MOST_ROWS]
     figure, panels = plt.subplots(
         len(rows), len(columns), figsize=(3.9 * len(columns) + 1.6, 2.7 * len(rows) + 0.7),
         sharex=True, sharey=True, squeeze=False, layout="constrained",
@@ -70,8 +90,11 @@ def draw(dataset: xr.Dataset, picture: Path) -> None:
         panel.set_ylabel("population" if _are_populations(names) else "expectation value")
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)
-    if "sample" in dataset.dims:
-        figure.supxlabel(_caption(means, dataset.sizes["sample"]), fontsize=8)
+    figure.suptitle(dataset.attrs.get("title", ""), fontsize=11)
+    caption = _caption(dataset, means)
+    if len(rows) < len(every_row):
+        caption.append(f"the first {len(rows)} of {len(every_row)} rows")
+    figure.supxlabel("; ".join(caption), fontsize=8)
     figure.savefig(picture, dpi=140)
     plt.close(figure)
 
@@ -81,10 +104,15 @@ def _points(dataset: xr.Dataset, dims: list[str]) -> list[dict[str, int]]:
     return [dict(zip(dims, index, strict=True)) for index in itertools.product(*sizes)]
 
 
-def _caption(means: xr.Dataset, samples: int) -> str:
-    fewest = int(means["count"].min())
-    used = f"{samples}" if fewest == samples else f"at least {fewest} of {samples}"
-    return f"mean of {used} samples; bands: standard error"
+def _caption(dataset: xr.Dataset, means: xr.Dataset) -> list[str]:
+    """How it was solved (what is an axis stands above the panels), and what the bands are."""
+    solved = {n: str(dataset.attrs["specification"][n]).strip("'") for n in ("depth", "expansion")}
+    words = [f"{name} {value}" for name, value in solved.items() if value != "None"]
+    if "sample" in dataset.dims:
+        samples, fewest = dataset.sizes["sample"], int(means["count"].min())
+        used = f"{samples}" if fewest == samples else f"at least {fewest} of {samples}"
+        words += [f"mean of {used} samples", "bands: standard error"]
+    return words
 
 
 def value_text(dataset: xr.Dataset, dim: str, index: int) -> str:

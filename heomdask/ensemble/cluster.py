@@ -1,7 +1,7 @@
-"""Local workers: one single-threaded process a core, loopback only.
+"""Workers: local ones, one single-threaded process a core, loopback only; or those of a scheduler.
 
-Takes: how many.
-Gives: `connect`, a context manager that yields a Dask client.
+Takes: how many, or the address of a scheduler.
+Gives: `Workers`, which start when they are needed, and `connect`, a client of some at once.
 Next file: `runner.py`.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
 import os
 import signal
@@ -17,14 +16,20 @@ import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from heomdask import checks
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from distributed import Client
 
 STOPS = (signal.SIGINT, signal.SIGTERM)  # what a user or a batch system ends a run with
+SECONDS_TO_REACH = 10  # a running scheduler answers at once
+SECONDS_TO_START = 300
+
+Other = TypeVar("Other")
 
 
 def cores() -> int:
@@ -32,55 +37,114 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-@contextlib.contextmanager
-def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iterator[Client]:
-    """A client of a running scheduler, or of local workers that end with the context.
+class Workers:
+    """Workers that start when they are first needed, and end with the context.
 
-    These have no dashboard; who wants one starts a cluster and gives its address.
+    Local ones have no dashboard; who wants one starts a cluster and gives its address.
 
     Parameters
     ----------
     scheduler : address of a running scheduler; None starts local workers.
     workers : how many local ones; default: one a core that this process may use.
     """
+
+    def __init__(self, *, scheduler: str | None = None, workers: int | None = None) -> None:
+        self._scheduler = scheduler
+        self._count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
+        self._stack = contextlib.ExitStack()
+        self._client: Client | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with _signals_held():
+            self._stack.__exit__(kind, error, traceback)
+
+    def start(self) -> Client:
+        """A client of workers that may still be starting."""
+        if self._client is None:
+            address = self._scheduler
+            client = _local(self._stack, self._count) if address is None else _reach(address)
+            self._client = self._stack.enter_context(client)
+        return self._client
+
+    def client(self) -> Client:
+        """A client of workers that are all there."""
+        client = self.start()
+        if self._scheduler is None:
+            client.wait_for_workers(self._count, timeout=SECONDS_TO_START)
+        return client
+
+
+@contextlib.contextmanager
+def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iterator[Client]:
+    """A client of some `Workers`, which end with the context."""
+    with Workers(scheduler=scheduler, workers=workers) as started:
+        yield started.client()
+
+
+@contextlib.contextmanager
+def ready(client: Client | Other | Workers | None) -> Iterator[Client | Other]:
+    """What computes: a client of `Workers`, or of new local ones (None); others as they are."""
+    with contextlib.ExitStack() as stack:
+        if client is None:
+            client = stack.enter_context(Workers())
+        yield client.client() if isinstance(client, Workers) else client
+
+
+def _reach(address: str) -> Client:
+    from distributed import Client
+
+    try:
+        asyncio.run(_identify(address))
+    except Exception as error:  # of many kinds, by what is wrong with the address
+        reason = str(error) or f"no answer within {SECONDS_TO_REACH} s"
+        raise checks.refuse(
+            "scheduler", "the address of a running Dask scheduler", address,
+            f"start one with `dask scheduler`, which says its address, or leave it out ({reason})",
+        ) from None  # fmt: skip
+    return Client(address, timeout=SECONDS_TO_REACH)
+
+
+async def _identify(address: str) -> None:
+    """Ask for an answer; a `Client` that gets none cannot be closed in good order."""
+    from distributed.core import rpc
+
+    async with rpc(address) as scheduler:
+        await asyncio.wait_for(scheduler.identity(), SECONDS_TO_REACH)
+
+
+def _local(stack: contextlib.ExitStack, count: int) -> Client:
+    """A client of `count` workers that are about to start, and end with the stack."""
     import dask
     from distributed import Client, LocalCluster
 
-    if scheduler is not None:
-        with Client(scheduler, timeout=30) as client:
-            yield client
-        return
-    count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
     settings = {
         "distributed.scheduler.worker-saturation": 1.0,
         "distributed.scheduler.allowed-failures": 1,
-        "distributed.scheduler.no-workers-timeout": "300s",  # an error then, not a hang
+        "distributed.scheduler.no-workers-timeout": f"{SECONDS_TO_START}s",  # not a hang
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.target": False,
+        "distributed.worker.preload": ["heomdask.ensemble.task"],  # before the first task needs it
     }
-    with contextlib.ExitStack() as stack:
-        for context in (_same_environment(), _main_not_imported(), dask.config.set(settings)):
-            stack.enter_context(context)
-        with _signals_held():
-            cluster = LocalCluster(
-                n_workers=count, threads_per_worker=1, processes=True, host="127.0.0.1",
-                # no address would mean port 8787, with a warning where that is taken
-                dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
-                silence_logs=logging.CRITICAL,
-            )  # fmt: skip
-            stack.enter_context(cluster)
-        try:
-            client = stack.enter_context(Client(cluster))
-            client.run(_warm, wait=False)
-            yield client
-        finally:
-            with _signals_held():
-                stack.close()
-
-
-async def _warm() -> None:
-    """Let a worker import what it will need while the client still prepares the sweep."""
-    await asyncio.to_thread(importlib.import_module, "heomdask.ensemble.task")
+    for context in (_same_environment(), _main_not_imported(), dask.config.set(settings)):
+        stack.enter_context(context)
+    with _signals_held():
+        cluster = LocalCluster(
+            n_workers=0, threads_per_worker=1, processes=True, host="127.0.0.1",
+            # no address would mean port 8787, with a warning where that is taken
+            dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
+            silence_logs=logging.CRITICAL,
+        )  # fmt: skip
+        stack.enter_context(cluster)
+    cluster.scale(count)
+    return Client(cluster)
 
 
 @contextlib.contextmanager

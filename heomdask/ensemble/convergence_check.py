@@ -9,7 +9,6 @@ Next file: none.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import warnings
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ import numpy as np
 
 from heomdask.advice import advise
 from heomdask.convergence import converge
-from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.cluster import Workers, ready
 from heomdask.ensemble.grid import Index, Match
 from heomdask.ensemble.progress import Progress
 from heomdask.ensemble.runner import SerialRunner
@@ -40,7 +39,7 @@ ATTRS = {"long_name": "largest change of an observable at depth + 1, plus that w
 
 
 def check_convergence(
-    sweep: Sweep, path: Path, client: Client | SerialRunner | None, *, progress: bool
+    sweep: Sweep, path: Path, client: Client | SerialRunner | Workers | None, *, progress: bool
 ) -> xarray.Dataset:
     """Compute what `convergence_error` lacks, keep it in the store, and return the dataset."""
     from heomdask.results.dataset import open as open_dataset
@@ -70,14 +69,11 @@ def check_convergence(
 
 
 def _errors(
-    sweep: Sweep, cells: list[Index], client: Client | SerialRunner | None, bar: Progress
+    sweep: Sweep, cells: list[Index], client: Client | SerialRunner | Workers | None, bar: Progress
 ) -> Iterator[tuple[Index, float]]:
     """The errors of some points, computed by the client, by local workers (None), or here."""
-    with contextlib.ExitStack() as stack:
-        if client is None:
-            client = stack.enter_context(connect())
-        stack.enter_context(bar.shown())
-        for cell, error in _solved(sweep, cells, client):
+    with ready(client) as computing, bar.shown():
+        for cell, error in _solved(sweep, cells, computing):
             bar.add(1, int(np.isnan(error)))
             yield cell, error
 

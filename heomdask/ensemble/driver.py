@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask.ensemble import shards as shards_
-from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.cluster import Workers, ready
 from heomdask.ensemble.probe import Probe
 from heomdask.ensemble.progress import Progress
 from heomdask.ensemble.runner import Finished, Runner, Task, as_runner
@@ -48,7 +48,7 @@ def drive(
     work: Work,
     store: Store,
     found: list[Probe],
-    client: Client | Runner | None,
+    client: Client | Runner | Workers | None,
     *,
     progress: bool,
 ) -> int:
@@ -58,10 +58,8 @@ def drive(
         return 0
     bar = Progress(sum(count for _, count in todo), progress)
     with contextlib.ExitStack() as stack:
-        if client is None:
-            client = stack.enter_context(connect())
+        runner = as_runner(stack.enter_context(ready(client)))
         stack.enter_context(bar.shown())
-        runner = as_runner(client)
         require_memory(work.sweep, found, runner.memory)
         runner.start(work)
         stack.callback(runner.stop)

@@ -34,11 +34,17 @@ if TYPE_CHECKING:
     import xarray
     from distributed import Client
 
+    from heomdask.ensemble.cluster import Workers
     from heomdask.ensemble.runner import Runner
 
 
 def run(
-    sweep: Sweep, path: Path, client: Client | Runner | None, *, progress: bool, retry_failed: bool
+    sweep: Sweep,
+    path: Path,
+    client: Client | Runner | Workers | None,
+    *,
+    progress: bool,
+    retry_failed: bool,
 ) -> xarray.Dataset:
     """Refuse what cannot work; open the store; compute what it lacks; return it."""
     from heomdask.ensemble.driver import drive
@@ -129,6 +135,7 @@ def layout(sweep: Sweep, found: list[Probe]) -> Layout:
         coordinates.append(Coordinate("sample", "sample", np.arange(sweep.samples)))
     coordinates.append(Coordinate("time", "time", sweep.times.labels, sweep.times.unit))
     attrs = {
+        "title": sweep.title,
         "specification": sweep.specification,
         "digest": sweep.digest,
         "observables": list(sweep.observables) if "observables" in sweep.save else [],

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import xarray
     from distributed import Client
 
+    from heomdask.ensemble.cluster import Workers
     from heomdask.ensemble.plan import SweepPlan
     from heomdask.ensemble.runner import Runner, SerialRunner
     from heomdask.model.problem import Problem
@@ -73,6 +74,7 @@ class Sweep:
     observables : name -> operator (d, d), or `hd.interaction_energy(bath)`.
     save : "observables", "rho" or both; default: observables if there are any, else rho.
     method, backend : as in `hd.evolve`.
+    title : names the sweep in a new store (``attrs["title"]``) and in pictures of it.
     """
 
     build: Callable[..., Any]
@@ -88,6 +90,7 @@ class Sweep:
     save: Sequence[str] = field(default=(), kw_only=True)
     method: str = field(default="auto", kw_only=True)
     backend: str = field(default="auto", kw_only=True)
+    title: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         if not callable(self.build):
@@ -99,6 +102,8 @@ class Sweep:
         checks.real_number("tol", self.tol, low=0.0, strict=True)
         checks.choice("method", self.method, METHODS)
         checks.choice("backend", self.backend, NAMES)
+        if not isinstance(self.title, str):
+            raise checks.refuse("title", "a text", self.title)
         if not self.grid.names:
             raise InputError("`over` must name an axis, or `samples` be given; got neither.")
         self._set("times", _times(self.times))
@@ -219,7 +224,7 @@ class Sweep:
         self,
         store: str | Path,
         *,
-        client: Client | Runner | None = None,
+        client: Client | Runner | Workers | None = None,
         progress: bool = True,
         retry_failed: bool = False,
     ) -> xarray.Dataset:
@@ -228,8 +233,9 @@ class Sweep:
         Parameters
         ----------
         store : folder of the zarr store; created, resumed, or extended by new values and samples.
-        client : a Dask client; a runner such as `SerialRunner()`; or None, for one single-threaded
-            worker process on every core of this machine.
+        client : a Dask client; a runner such as `SerialRunner()`; `Workers`, which are started if
+            there is anything to compute; or None, for one single-threaded worker process on every
+            core of this machine.
         progress : show a progress bar; without a terminal, a line now and then.
         retry_failed : try points again that an earlier run recorded as failed.
 
@@ -245,7 +251,7 @@ class Sweep:
         self,
         store: str | Path,
         *,
-        client: Client | SerialRunner | None = None,
+        client: Client | SerialRunner | Workers | None = None,
         progress: bool = True,
     ) -> xarray.Dataset:
         """Say how far the answers in a filled store are from those of larger hierarchies.

@@ -387,6 +387,11 @@ def local_path(store: str | Path) -> Path:
             f"`store` must be a local path, got {str(store)!r}; stores behind a URL are not in "
             "this version: run into a local folder and copy it."
         )
+    if Path(store).is_file():
+        raise StoreError(
+            f"`store` must be a folder, or a name that is free, got {str(store)!r}, which is a "
+            "file; choose another."
+        )
     return Path(store).resolve()  # workers may have another working folder
 
 
@@ -395,8 +400,6 @@ def check_writable(path: Path) -> None:
     folder = path
     while not folder.exists():
         folder = folder.parent
-    if path.exists() and not path.is_dir():
-        raise unwritable(path, FileExistsError("there is a file of that name"))
     if not folder.is_dir():
         raise unwritable(path, NotADirectoryError(f"{folder} is not a folder"))
     probe = folder / f"{uuid.uuid4().hex}{PARTIAL}"

@@ -117,14 +117,14 @@ def config(samples: int, store: Path) -> str:
 
 def our_sweep_seconds(samples: int, folder: Path, reference: np.ndarray[Any, Any]) -> float:
     """From the first task submitted to the last shard committed, on two running workers."""
-    from heomdask.cli.config import parse
+    from heomdask.cli.config import parse, to_sweep
     from heomdask.ensemble.cluster import connect
 
     with connect(workers=2) as client:
-        parse(config(2, folder / "warm.zarr"), "benchmark").to_sweep().run(
+        to_sweep(parse(config(2, folder / "warm.zarr"), "benchmark")).run(
             str(folder / "warm.zarr"), client=client
         )
-        sweep = parse(config(samples, folder / "sweep.zarr"), "benchmark").to_sweep()
+        sweep = to_sweep(parse(config(samples, folder / "sweep.zarr"), "benchmark"))
         started = time.perf_counter()
         dataset = sweep.run(str(folder / "sweep.zarr"), client=client)
         seconds = time.perf_counter() - started

@@ -16,6 +16,11 @@ import numpy as np
 import pytest
 
 import heomdask as hd
+from heomdask.cli import main
+from heomdask.cli.config import parse, to_sweep
+from heomdask.cli.plot import SUFFIXES, plot_store
+from heomdask.ensemble import cluster
+from heomdask.errors import InputError
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -191,6 +196,73 @@ def test_the_batch_script_for_slurm_runs_a_file_and_goes_on_with_it(tmp_path: Pa
         assert "on 1 workers" in done.stdout
     assert hd.open(str(tmp_path / "other.zarr"))["status"].values.tolist() == [1, 1, 1]
     assert subprocess.run(["bash", str(script)], capture_output=True, check=False).returncode == 2
+
+
+def fill(folder: Path, text: str = TOY) -> None:
+    """Run the sweep of a file in this process."""
+    to_sweep(parse(text, "toy.toml")).run(folder / "toy.zarr", client=hd.SerialRunner())
+
+
+def test_nothing_left_to_compute_starts_no_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("workers were started")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cluster, "_local", refuse)
+    (tmp_path / "toy.toml").write_text(TOY)
+    with pytest.raises(AssertionError, match="workers were started"):
+        main.run("toy.toml")
+    fill(tmp_path)
+    main.run("toy.toml")
+    assert "Summary" in capsys.readouterr().out
+
+
+def test_a_picture_says_what_it_shows(tmp_path: Path) -> None:
+    import matplotlib as mpl
+
+    axes = "[sweep.axes]\ndepth = { values = [1, 2] }"
+    titled = 'title = "A toy"' + TOY.replace("depth = 2\n", "").replace("[sweep.axes]", axes)
+    fill(tmp_path, titled)
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        plot_store(str(tmp_path / "toy.zarr"), tmp_path / "toy.svg")
+    shown = (tmp_path / "toy.svg").read_text()
+    for text in ("A toy", "expansion Pade(N=1", "depth = 2, lam = 0.05", ">P1<", ">time<"):
+        assert text in shown, text
+    assert "depth None" not in shown
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_the_sweep(tmp_path: Path) -> None:
+    for plot, reason in (("toy.gifx", ".png"), ("toy.toml/toy.png", "folder")):
+        (tmp_path / "toy.toml").write_text(TOY + f'plot = "{plot}"\n')
+        output = heomdask(tmp_path, "run", "toy.toml", status=2)
+        assert output.startswith("Error: `output.plot`") and reason in output
+    assert [f.name for f in tmp_path.iterdir()] == ["toy.toml"]
+
+
+def test_the_suffixes_are_those_of_matplotlib() -> None:
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    assert {s[1:] for s in SUFFIXES} <= set(FigureCanvasBase.get_supported_filetypes())
+
+
+def test_a_wrong_scheduler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "SECONDS_TO_REACH", 0.2)
+    for address in ("nonsense", "foo://x:1", "tcp://127.0.0.1:1"):
+        with (
+            pytest.raises(InputError, match=f"^`scheduler` must .* got '{address}'"),
+            cluster.connect(scheduler=address),
+        ):
+            pass
+
+
+def test_a_file_in_the_place_of_the_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    for words in (("plan", "fmo", "--store"), ("run", "fmo", "--store"), ("status",)):
+        output = heomdask(tmp_path, *words, "thesis.tex", status=2)
+        assert "Error: `store` must be a folder" in output
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
 
 
 def test_plan_computes_nothing(tmp_path: Path) -> None:
