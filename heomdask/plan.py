@@ -258,22 +258,6 @@ class Plan:
             total += sum(op.array.nbytes for op in (term.left, term.right) if op is not None)
         return total
 
-    @functools.cached_property
-    def digest(self) -> str:
-        """A hash of everything that determines the numbers."""
-        h = hashlib.blake2b(digest_size=16)
-        h.update(repr((self.d, self.n_rows, self.n_cols, self.n_members, self.form)).encode())
-        h.update(repr(self.names).encode())
-        for p in self.patterns:
-            h.update(p.digest)
-        for term in self.terms:
-            for s in term.shifts:
-                h.update(repr((s.pattern, s.name)).encode() + s.scalar.tobytes())
-            for op in (term.left, term.right):
-                h.update(b"-" if op is None else op.array.tobytes())
-            h.update(b"T" if term.transposed else b"N")
-        return h.hexdigest()
-
     def member_digests(self) -> list[str]:
         """A hash for each member of everything that determines its numbers."""
         h = hashlib.blake2b(digest_size=16)

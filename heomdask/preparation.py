@@ -24,9 +24,6 @@ from heomdask.model.bath import Bath
 from heomdask.model.exponents import Exponents
 from heomdask.model.problem import Problem
 
-WORKING_STATES = {"constant": 9, "driven": 11}  # state vectors that a solver holds at once
-LINK_BYTES = 128  # per ADO and mode: index tables of the plan and of a backend
-
 Shape = tuple[Callable[[float], float], tuple[float, ...]]  # a pulse and where it jumps
 
 
@@ -50,6 +47,13 @@ class Prepared:
     key: Hashable
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     report: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def size(self) -> memory.Size:
+        """What decides how much memory it takes; equal for equal keys."""
+        ados, expanded = self.index_set, self.expanded
+        real, driven = expanded.form == "real", bool(self.shapes)
+        return memory.Size(ados.n_ado, expanded.d, ados.n_modes, real, driven)
 
 
 def prepare(
@@ -135,40 +139,11 @@ def _exponents(bath: Bath, method: Any) -> Exponents:
     return exponents
 
 
-def predicted_bytes(
-    prepared: Prepared,
-    n_members: int = 1,
-    n_times: int = 1,
-    *,
-    columns: int | None = None,
-    save: Sequence[str] = ("rho", "observables"),
-    final_ados: bool = False,
-) -> int:
-    """What a run of so many members of this hierarchy takes at its peak.
-
-    Parameters
-    ----------
-    prepared : one of the members, which are alike in size.
-    n_members : of the batch.
-    columns : members that a state of the backend has room for; default: no more than there are.
-    n_times, save, final_ados : as for `run_batch`.
-    """
-    n_ado, d = prepared.index_set.n_ado, prepared.problem.d
-    element = 8 if prepared.expanded.form == "real" else 16
-    full = 16 * d * d * n_ado * n_members  # unscaled and complex, as a user gets it
-    vectors = WORKING_STATES["driven" if prepared.shapes else "constant"]
-    need = vectors * element * d * d * n_ado * (columns or n_members)
-    need += LINK_BYTES * n_ado * prepared.index_set.n_modes
-    need += 2 * full * final_ados + (n_times + 16) * full * ("ados" in save)
-    need += 16 * d * d * n_times * n_members * ("rho" in save)
-    return need
-
-
 def _count_first(depth: Truncation, rates: Sequence[float], d: int) -> None:
     """Refuse a hierarchy that cannot fit, before its tables are built."""
     n_ado = depth.n_ado(len(rates), rates)
     memory.require(
-        3 * 8 * d * d * n_ado + LINK_BYTES * len(rates) * n_ado,
+        3 * 8 * d * d * n_ado + memory.LINK_BYTES * len(rates) * n_ado,
         f"The hierarchy has {n_ado:,} ADOs of {d} x {d} for {len(rates)} modes and {depth}: it",
         "lower `depth`, use fewer exponents, or a weighted truncation (hd.Weighted)",
     )

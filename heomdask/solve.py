@@ -31,7 +31,7 @@ from heomdask.model.problem import Problem
 from heomdask.observables import Bound, Observable, bind, canonical, is_hermitian
 from heomdask.outcome import Outcome
 from heomdask.plan import Plan
-from heomdask.preparation import Prepared, predicted_bytes, prepare
+from heomdask.preparation import Prepared, prepare
 from heomdask.results import sentinel
 from heomdask.results.solution import SAVE, Ados, BatchResult, Solution
 from heomdask.solvers import Drives, Trajectory, propagate
@@ -438,8 +438,7 @@ def _refuse_if_too_large(
 ) -> None:
     """Raise `TooLarge` before anything runs that cannot fit."""
     d, n_times = prepared.problem.d, len(request.times)
-    need = predicted_bytes(
-        prepared,
+    need = prepared.size.run_bytes(
         n_members,
         n_times,
         columns=backend.columns(d, n_members),

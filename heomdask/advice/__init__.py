@@ -2,9 +2,10 @@
 
 Takes: a `Problem` and its output times.
 Gives: `advise` and `Advice`, an estimate in a fraction of a second.
-Next file: `dephasing.py`, then `mixing.py` and `estimate.py`.
+Next file: `advice.py`, then `dephasing.py`, `mixing.py` and `estimate.py`.
 """
 
-from heomdask.advice.estimate import Advice, advise
+from heomdask.advice.advice import Advice
+from heomdask.advice.estimate import advise
 
 __all__ = ["Advice", "advise"]

@@ -31,7 +31,8 @@ Complexes = NDArray[np.complex128]
 
 STEPS = 48  # times at which a hierarchy is compared with the exact coherence
 LARGEST = 330  # numbers in a scalar hierarchy that is still solved in milliseconds
-_MINOR = 0.1  # modes with less than this part of the strongest one's effect do not set the depth
+_MINOR = 0.1  # modes with less than this part of the strongest one's effect do not set the depth,
+_FAINT = 0.01  # but those above this count where they cost nothing
 _MAX_MODES = 3
 
 
@@ -93,37 +94,38 @@ def coherence(parts: Parts, depth: int, step: float, n: int) -> Complexes:
     return np.array(values)
 
 
-def decisive(parts: Parts) -> Parts:
-    """The few modes (with those that they are linked to) that decide how deep one must go.
+def _decisive(parts: Parts, span: float, depth: int) -> dict[int, list[int]]:
+    """By the number of the part: the few modes that decide how good a depth is.
 
-    A mode adds about (q_i - q_j)^2 |c| / |gamma|^2 to the exponent; those that add little relative
-    to the strongest are left out, from the hierarchy and from its exact answer alike.
+    Those that excite few quanta relative to the strongest are left out, from the hierarchy and
+    from its exact answer alike; at a small depth only the faintest. Those that are linked stay
+    together.
     """
-    return tuple(
-        (_selected(parts[at][0], modes), parts[at][1]) for at, modes in _kept(parts).items()
-    )
-
-
-def _kept(parts: Parts) -> dict[int, list[int]]:
-    """By the number of the part: its decisive modes."""
     groups = [
-        (float(np.max(_effects(exponents, pair)[group])), at, group)
+        (_effect(_selected(exponents, group), pair, span), at, group)
         for at, (exponents, pair) in enumerate(parts)
         for group in _groups(exponents)
     ]
     groups.sort(key=lambda entry: entry[0], reverse=True)
     kept: dict[int, list[int]] = {}
     for effect, at, group in groups:
-        n_kept = sum(map(len, kept.values()))
-        if n_kept and (effect < _MINOR * groups[0][0] or n_kept + len(group) > _MAX_MODES):
+        n_modes = sum(map(len, kept.values())) + len(group)
+        share = effect / max(groups[0][0], np.finfo(float).tiny)
+        major = share >= _MINOR and n_modes <= _MAX_MODES
+        cheap = share >= _FAINT and n_modes <= _MAX_MODES + 1 and _is_small(n_modes, depth)
+        if kept and not (major or cheap):
             break
         kept[at] = sorted(kept.get(at, []) + group)
     return kept
 
 
-def _effects(exponents: Exponents, pair: Pair) -> Floats:
-    rates = np.maximum(np.abs(exponents.gamma), np.finfo(float).tiny)
-    return np.asarray(pair.spread**2 * np.abs(exponents.c) / rates**2)
+def _effect(modes: Exponents, pair: Pair, span: float) -> float:
+    """How many quanta linked modes excite, about: (q_i - q_j)^2 |c| min(1/|gamma|, span)^2.
+
+    That is what they add to the exponent until they forget; it does not depend on their basis.
+    """
+    fastest = float(np.max(np.abs(np.linalg.eigvals(modes.rate_matrix))))
+    return pair.spread**2 * float(np.abs(modes.lineshape(1 / max(fastest, 1 / span))))
 
 
 def _groups(exponents: Exponents) -> list[list[int]]:
@@ -148,17 +150,22 @@ def _selected(exponents: Exponents, modes: list[int]) -> Exponents:
 
 
 class Coherence:
-    """The decisive modes of one coherence, as a key for the cache of its errors.
+    """The modes of one coherence that are decisive within a time, as a key for a cache.
+
+    `depth`: at which they are to be followed.
 
     `white`: what the modes left out and the terminator amount to as white noise, a delta for each
     part; pure dephasing, which they commute with, does without it.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = decisive(parts)
+    def __init__(self, parts: Parts, span: float, depth: int = LARGEST) -> None:
+        kept = _decisive(parts, span, depth) if span > 0 else {}
+        self.parts = tuple(
+            (_selected(parts[at][0], modes), parts[at][1]) for at, modes in kept.items()
+        )
         self.white = tuple(
             max(0.0, _flat(parts[at][0]) - _flat(exponents))
-            for at, (exponents, _) in zip(_kept(parts), self.parts, strict=True)
+            for at, (exponents, _) in zip(kept, self.parts, strict=True)
         )
         self.key = (
             tuple((exponents.digest, pair) for exponents, pair in self.parts),
@@ -201,6 +208,10 @@ def depth_error(hierarchy: Coherence, t_end: float, depth: int) -> float:
 def deepest(hierarchy: Coherence) -> int:
     """The largest depth at which the scalar hierarchy is still small."""
     depth = 0
-    while hierarchy.n_modes and math.comb(hierarchy.n_modes + depth + 1, depth + 1) <= LARGEST:
+    while hierarchy.n_modes and _is_small(hierarchy.n_modes, depth + 1):
         depth += 1
     return depth
+
+
+def _is_small(n_modes: int, depth: int) -> bool:
+    return math.comb(n_modes + depth, depth) <= LARGEST

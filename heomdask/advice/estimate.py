@@ -1,7 +1,7 @@
 """Which depth and which expansion: an estimate from the point alone, in a fraction of a second.
 
 Takes: a `Problem`, its output times, and the error aimed at.
-Gives: `Advice`.
+Gives: `advise`, an `Advice`.
 Next file: `../preparation.py`, which uses it for depth="auto" and expansion="auto".
 
 Every pair of eigenvectors of the coupling operators makes a coherence; the one that its baths
@@ -20,18 +20,26 @@ power spectrum at the transitions of H, and the depth that a small two-level mod
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from heomdask import checks
+from heomdask import checks, memory
 from heomdask.advice import mixing
-from heomdask.advice.dephasing import Coherence, Pair, deepest, depth_error, exact_coherence
+from heomdask.advice.advice import Advice
+from heomdask.advice.dephasing import (
+    LARGEST,
+    Coherence,
+    Pair,
+    deepest,
+    depth_error,
+    exact_coherence,
+)
 from heomdask.expansion import AAA, ESPRIT, Expansion, Keyed, Pade, expand_once
 from heomdask.hierarchy.truncation import Depth, Truncation, as_truncation
 from heomdask.model.bath import ThermalBath
@@ -52,43 +60,6 @@ _TIMES = 48  # at which g(t) is compared
 _DEAD = 0.01  # a coherence smaller than this feels nothing any more
 
 
-@dataclass(frozen=True)
-class Advice:
-    """A depth and an expansion, and what they are estimated to be worth.
-
-    Attributes
-    ----------
-    depth : whole number, or the truncation that was given.
-    expansion : method for the baths that bring none of their own; None where all do.
-    estimated_error : expansion_error + depth_error, of an element of rho.
-    expansion_error, depth_error : its two parts.
-    n_ado : number of ADOs that this takes.
-    error : what was aimed at.
-    """
-
-    depth: int | Truncation
-    expansion: Expansion | None
-    estimated_error: float
-    expansion_error: float
-    depth_error: float
-    n_ado: int
-    error: float
-
-    @property
-    def sufficient(self) -> bool:
-        """Whether the estimate lies within `error`: an estimate, which only a run can confirm."""
-        return self.estimated_error <= self.error
-
-    def __str__(self) -> str:
-        verdict = "within" if self.sufficient else "above"
-        text = (
-            f"depth={self.depth}, expansion={self.expansion}: {self.n_ado:,} ADOs, estimated error "
-            f"{self.estimated_error:.1e} (expansion {self.expansion_error:.1e}, depth "
-            f"{self.depth_error:.1e}), {verdict} the {self.error:.1e} asked for"
-        )
-        return f"{text}. This is an estimate, not a run: hd.converge runs the real thing."
-
-
 def advise(
     problem: Problem,
     times: ArrayLike,
@@ -97,7 +68,7 @@ def advise(
     expansion: Any = None,
     depth: Any = None,
 ) -> Advice:
-    """Estimate the depth and the expansion that a problem needs.
+    """Estimate the depth and the expansion that a problem needs, and the memory they take.
 
     Parameters
     ----------
@@ -109,55 +80,134 @@ def advise(
     """
     grid = checks.times("times", times)
     error = checks.real_number("error", error, low=0, strict=True)
-    span = float(np.max(np.abs(grid - grid[0])))
-    baths = problem.baths()
-    if not baths:
-        return Advice(0, None, 0.0, 0.0, 0.0, 1, error)
-    pairs = _pairs(baths, grid)
-    candidates = _candidates(baths) if expansion in (None, "auto") else [expansion]
-    felt = _felt(problem, baths, pairs, grid)
-    chosen, off = _expansion(baths, pairs, felt, candidates, span, error)
-    exponents = [_exponents(Keyed.of(term.bath), _method(term, chosen)) for term in baths]
-    rates = [float(rate) for e in exponents for rate in e.gamma.real]
-    hierarchy = Coherence(tuple((exponents[at], pair) for at, pair in pairs))
-    mixed = max(
-        (mixing.mixing(f, (pair,)) for f, (_, pair) in zip(felt, pairs, strict=True)),
-        default=(0.0, 0.0),
-    )
+    point = _Point(problem, grid, error)
+    given = point.baths and expansion not in (None, "auto")
+    methods = [expansion] if given else _candidates(point.baths)
+    chosen, off = point.first_good(methods)
     if depth in (None, "auto"):
         aim = max(error - off, error / 2) / HALF
-        level, left = _shallowest(hierarchy, span, aim)
-        limit = deepest(hierarchy)
-        left = max(left, _mixed(hierarchy, mixed, span, level))
-        while left > aim and level < limit:
-            level = min(level + max(1, level // 8), limit)
-            left = _depth_error(hierarchy, mixed, span, level)
-        truncation: Truncation = Depth(level)
+        truncation: Truncation = Depth(point.deep_enough(chosen, aim))
     else:
         truncation = as_truncation(depth)
+    found = point.advice(chosen, truncation)
+    if memory.fits(found.nbytes):
+        return found
+    coarser = methods[: methods.index(chosen)]
+    return dataclasses.replace(found, smaller=point.smaller(found, truncation, coarser))
+
+
+class _Point:
+    """What all estimates of one problem share, and the estimates."""
+
+    def __init__(self, problem: Problem, grid: Floats, error: float) -> None:
+        self.problem, self.grid, self.error = problem, grid, error
+        self.span = float(np.max(np.abs(grid - grid[0])))
+        self.baths = problem.baths()
+        self.pairs = _pairs(self.baths, grid)
+        self.felt = _felt(problem, self.baths, self.pairs, grid)
+        mixed = (mixing.mixing(f, (p,)) for f, (_, p) in zip(self.felt, self.pairs, strict=True))
+        self.mixed = max(mixed, default=(0.0, 0.0))
+        self.exact = [_lineshape(Keyed.of(self.baths[at].bath), self.span) for at, _ in self.pairs]
+        left = np.ones(_TIMES)
+        for g, (_, pair) in zip(self.exact, self.pairs, strict=True):
+            left = left * np.abs(exact_coherence(g, pair))
+        self.alive = left >= _DEAD
+
+    def exponents(self, method: Expansion | None) -> list[Exponents]:
+        return [_exponents(Keyed.of(term.bath), _method(term, method)) for term in self.baths]
+
+    def hierarchy(self, method: Expansion | None, level: int) -> Coherence:
+        exponents = self.exponents(method)
+        parts = tuple((exponents[at], pair) for at, pair in self.pairs)
+        return Coherence(parts, self.span, level)
+
+    def expansion_error(self, method: Expansion | None) -> float:
+        off = 0.0
+        for g, (at, pair), lines in zip(self.exact, self.pairs, self.felt, strict=True):
+            keyed, own = Keyed.of(self.baths[at].bath), _method(self.baths[at], method)
+            approximate = _approximate(keyed, own, self.span)
+            off += _spectrum_error(keyed, own, lines, self.span)
+            off += HALF * pair.spread**2 * float(np.max(np.abs(approximate - g)[self.alive]))
+        return off
+
+    def first_good(self, methods: Sequence[Expansion | None]) -> tuple[Expansion | None, float]:
+        """The first with half of the error to spare, or else the best; and its error."""
+        best: tuple[Expansion | None, float] = (methods[0], math.inf)
+        for method in methods:
+            best = min(best, (method, self.expansion_error(method)), key=lambda entry: entry[1])
+            if best[1] <= self.error / 2:
+                break
+        return best
+
+    def depth_error(self, method: Expansion | None, level: int) -> float:
+        """The larger of the errors of pure dephasing and of the model, in units of HALF.
+
+        Faint modes may make it larger or, by chance, smaller: it is taken with and without them.
+        """
+        errors = []
+        for hierarchy in {self.hierarchy(method, n) for n in (level, LARGEST)}:
+            errors.append(depth_error(hierarchy, self.span, level))
+            errors.append(mixing.depth_error(hierarchy, *self.mixed, self.span, level) / HALF)
+        return max(errors)
+
+    def deep_enough(self, method: Expansion | None, aim: float) -> int:
+        """A depth with an error within `aim`, in units of HALF, or the deepest looked at."""
+        limit = deepest(self.hierarchy(method, LARGEST))
+        level = _shallowest(
+            lambda n: depth_error(self.hierarchy(method, n), self.span, n) <= aim, limit
+        )
+        while level < limit and self.depth_error(method, level) > aim:
+            level = min(level + max(1, level // 8), limit)
+        return level
+
+    def size(self, method: Expansion | None, truncation: Truncation) -> memory.Size:
+        exponents = self.exponents(method)
+        rates = [float(rate) for e in exponents for rate in e.gamma.real]
+        return memory.Size(
+            n_ado=truncation.n_ado(len(rates), rates) if self.baths else 1,
+            d=self.problem.d,
+            n_modes=len(rates),
+            real=all(e.hermitian for e in exponents),
+            driven=bool(self.problem.drives) or any(term.f is not None for term in self.baths),
+        )
+
+    def advice(self, method: Expansion | None, truncation: Truncation) -> Advice:
+        """What a choice is worth, and what it takes."""
+        rates = [float(rate) for e in self.exponents(method) for rate in e.gamma.real]
+        size, off = self.size(method, truncation), self.expansion_error(method)
         level = truncation.bounds(len(rates), rates).largest
-        left = _depth_error(hierarchy, mixed, span, level)
-    return Advice(
-        depth=level if isinstance(truncation, Depth) else truncation,
-        expansion=chosen,
-        estimated_error=off + HALF * left,
-        expansion_error=off,
-        depth_error=HALF * left,
-        n_ado=truncation.n_ado(len(rates), rates),
-        error=error,
-    )
+        left = HALF * self.depth_error(method, level)
+        return Advice(
+            depth=level if isinstance(truncation, Depth) else truncation,
+            expansion=method,
+            estimated_error=off + left,
+            expansion_error=off,
+            depth_error=left,
+            n_ado=size.n_ado,
+            nbytes=self.nbytes(size),
+            error=self.error,
+        )
 
+    def smaller(
+        self, found: Advice, truncation: Any, coarser: Sequence[Expansion | None]
+    ) -> Advice | None:
+        """The better of two that fit: the next depth down that does, and the next expansion."""
+        levels = range(truncation.depth - 1, -1, -1)
+        shallower = ((found.expansion, dataclasses.replace(truncation, depth=n)) for n in levels)
+        shorter = ((method, truncation) for method in reversed(coarser))
+        fitting = [
+            next((choice for choice in choices if self.fits(*choice)), None)
+            for choices in (shallower, shorter)
+        ]
+        advices = [self.advice(*choice) for choice in fitting if choice is not None]
+        return min(advices, key=lambda advice: advice.estimated_error, default=None)
 
-def _mixed(hierarchy: Coherence, mixed: tuple[float, float], span: float, level: int) -> float:
-    """The two-level model's error, in units of HALF."""
-    return mixing.depth_error(hierarchy, *mixed, span, level) / HALF
+    def fits(self, method: Expansion | None, truncation: Truncation) -> bool:
+        return memory.fits(self.nbytes(self.size(method, truncation)))
 
-
-def _depth_error(
-    hierarchy: Coherence, mixed: tuple[float, float], span: float, level: int
-) -> float:
-    """The larger of the errors of pure dephasing and of the model, in units of HALF."""
-    return max(depth_error(hierarchy, span, level), _mixed(hierarchy, mixed, span, level))
+    def nbytes(self, size: memory.Size) -> int:
+        """Of `hd.evolve`."""
+        return size.run_bytes(n_times=len(self.grid), final_ados=True)
 
 
 def _felt(
@@ -177,47 +227,18 @@ def _felt(
     return felt
 
 
-def _shallowest(hierarchy: Coherence, span: float, aim: float) -> tuple[int, float]:
-    """The smallest depth with an error within `aim`, and that error; by doubling and halving."""
-    limit = deepest(hierarchy)
+def _shallowest(good: Callable[[int], bool], limit: int) -> int:
+    """The smallest depth that is good, by doubling and halving, or `limit`."""
     low, high = -1, 0
-    while high < limit and depth_error(hierarchy, span, high) > aim:
+    while high < limit and not good(high):
         low, high = high, min(2 * high + 1, limit)
     while high - low > 1:
         middle = (low + high) // 2
-        if depth_error(hierarchy, span, middle) > aim:
-            low = middle
-        else:
+        if good(middle):
             high = middle
-    return high, depth_error(hierarchy, span, high)
-
-
-def _expansion(
-    baths: Sequence[BathTerm],
-    pairs: Sequence[tuple[int, Pair]],
-    felt: Sequence[mixing.Transitions],
-    candidates: Sequence[Expansion | None],
-    span: float,
-    error: float,
-) -> tuple[Expansion | None, float]:
-    """The first candidate with half of the error to spare, or else the best; and its error."""
-    exact = [_lineshape(Keyed.of(baths[at].bath), span) for at, _ in pairs]
-    left = np.ones(_TIMES)
-    for g, (_, pair) in zip(exact, pairs, strict=True):
-        left = left * np.abs(exact_coherence(g, pair))
-    alive = left >= _DEAD
-    best: tuple[Expansion | None, float] = (candidates[0], math.inf)
-    for method in candidates:
-        off = 0.0
-        for g, (at, pair), lines in zip(exact, pairs, felt, strict=True):
-            keyed, own = Keyed.of(baths[at].bath), _method(baths[at], method)
-            approximate = _approximate(keyed, own, span)
-            off += _spectrum_error(keyed, own, lines, span)
-            off += HALF * pair.spread**2 * float(np.max(np.abs(approximate - g)[alive]))
-        best = min(best, (method, off), key=lambda entry: entry[1])
-        if off <= error / 2:
-            break
-    return best
+        else:
+            low = middle
+    return high
 
 
 def _candidates(baths: Sequence[BathTerm]) -> list[Expansion | None]:
@@ -273,6 +294,8 @@ def _pairs(baths: Sequence[BathTerm], grid: Floats) -> list[tuple[int, Pair]]:
     The kinds' eigenvalues belong to one coherence: that with the largest sum of
     reorganisation energy times squared spread.
     """
+    if not baths:
+        return []
     kinds: dict[Any, list[int]] = {}
     for at, term in enumerate(baths):
         kinds.setdefault((term.bath.digest, term.expansion), []).append(at)

@@ -5,8 +5,9 @@ Gives: `transitions` on a coarse grid, `spectrum_error` and `depth_error`.
 Next file: `estimate.py`, which adds these to what pure dephasing says.
 
 Pure dephasing feels S(w) near w = 0 and nothing once its coherence is dead. Where H mixes the
-eigenstates of Q, populations relax through S(+-w) at the differences w of eigenvalues of H, and
-no coherence dies for good. The model of the depth is a two-level system with
+eigenstates of Q, populations relax through S(+-w) at the differences w of eigenvalues of H, the
+rest of S shifts these, and no coherence dies for good. The model of the depth is a two-level
+system with
 
     H = w/2 (cos(a) sz + sin(a) sx),   Q = diag(q_i, q_j),   sin(a)^2 = 4 W / (q_i - q_j)^2,
 
@@ -33,7 +34,9 @@ Complexes = NDArray[np.complex128]
 
 _WEAK = 1e-6  # W relative to the largest |Q|^2 that still counts as commuting
 _STRONG = 0.25  # of the largest W: transitions that set the frequency of the model
-_CELL = 2.0 ** (-np.arange(5) / 8)  # places in a cell of the grid of frequencies
+_STEP = 1 / 8  # of the logarithmic grids of frequencies, in octaves
+_CELL = 2.0 ** (-_STEP * np.arange(5))  # places in a cell of the grid of transitions
+_OCTAVES = 16  # below and above the transitions from where Delta S shifts them
 _LONGEST = 5000.0  # |generator| times time that the model is followed for at most
 
 Transitions = tuple[tuple[float, float], ...]  # (w, W), both rounded up
@@ -60,19 +63,51 @@ def spectrum_error(
     felt: Transitions,
     span: float,
 ) -> float:
-    """Largest |Delta S(+-w)| W min(span, relaxation time) over the transitions.
+    """What Delta S makes of populations and coherences of the eigenstates of H, at most.
 
-    Of all w in the cell of the coarse grid: Delta S changes sign, and may vanish at one of them.
+    To second order in the coupling (Bloch-Redfield) a transition relaxes, and its coherence
+    dephases and turns, with
+
+        R = W [S(w) + S(-w)],   R/2,   Lamb shift  W P int S(w') w / (w^2 - w'^2) dw'/pi.
+
+    The errors grow with time until relaxation ends them: W |Delta S(+-w)| min(span, 1/R) of a
+    population, and |Delta (R/2 + i shift)|/2 times t exp(-R t/2), which is 2/(e R) at most, of a
+    coherence. The cell of the coarse grid is looked at in all places: an error changes sign, and
+    may vanish at one of them.
     """
-    if not felt:
+    if not felt or span <= 0:
         return 0.0
     lines, weights = np.array(felt).T
     w = np.outer(_CELL, lines)
-    S = np.asarray(exact(np.array([w, -w]).ravel()), dtype=float).reshape(2, *w.shape)
-    fit = np.asarray(fitted(np.array([w, -w]).ravel())).reshape(2, *w.shape)
-    off = weights * np.max(np.abs(fit - S), axis=0)
+    S = _both_sides(exact, w)
+    off = _both_sides(fitted, w) - S
     rates = weights * np.sum(np.abs(S), axis=0)
-    return float(np.max(off / np.maximum(rates, 1 / span))) if span > 0 else 0.0
+    population = weights * np.max(np.abs(off), axis=0) / np.maximum(rates, 1 / span)
+    turned = np.hypot(np.sum(off, axis=0) / 2, lamb_shift(exact, fitted, w))
+    coherence = weights * turned / 2 / np.maximum(math.e * rates / 2, 1 / span)
+    return float(max(np.max(population), np.max(coherence)))
+
+
+def _both_sides(S: Callable[[Floats], Floats], w: Floats) -> Floats:
+    """S(w) and S(-w), (2, *w.shape)."""
+    values = S(np.array([w, -w]).ravel())
+    return np.asarray(values, dtype=float).reshape(2, *w.shape)
+
+
+def lamb_shift(
+    exact: Callable[[Floats], Floats], fitted: Callable[[Floats], Floats], w: Floats
+) -> Floats:
+    """``P int_0^inf [Delta S(v) + Delta S(-v)] w / (w^2 - v^2) dv / pi``, of the shape of `w`.
+
+    By the trapezoidal rule in log v with the pole half a step from two of its points, where the
+    principal value is exact to the order of the rule.
+    """
+    low, high = round(math.log2(np.min(w)) / _STEP), round(math.log2(np.max(w)) / _STEP)
+    beyond = round(_OCTAVES / _STEP)
+    v = np.exp2(_STEP * (np.arange(low - beyond, high + beyond) + 0.5))
+    off = np.sum(_both_sides(fitted, v) - _both_sides(exact, v), axis=0)
+    kernel = w[..., None] / (w[..., None] ** 2 - v**2)
+    return np.asarray(kernel @ (off * v) * (_STEP * math.log(2) / math.pi))
 
 
 def mixing(felt: Transitions, pairs: tuple[Pair, ...]) -> tuple[float, float]:

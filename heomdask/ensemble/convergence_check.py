@@ -25,7 +25,7 @@ from heomdask.ensemble.progress import Progress
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.ensemble.session import match_store, recognise
 from heomdask.ensemble.sweep import Sweep
-from heomdask.errors import HeomdaskWarning, StoreError
+from heomdask.errors import HeomdaskWarning, StoreError, TooLarge
 from heomdask.outcome import Outcome
 from heomdask.results.store import read_per_grid, write_per_grid
 
@@ -123,6 +123,8 @@ def point_error(sweep: Sweep, cell: Index) -> float:
             point.problem, point.rho0, times, sweep.observables or None, point.error,
             start=start, most_steps=1, backend=sweep.backend, threads=1,
         )  # fmt: skip
+        if found.too_large is not None:
+            raise TooLarge(f"depth={found.too_large[0]} and {found.too_large[1]} do not fit.")
     except Exception as error:  # of a larger hierarchy: the point itself is in the store
         warnings.warn(
             f"no convergence error at {sweep.grid.describe(cell)}: {error}",

@@ -29,7 +29,7 @@ from heomdask.ensemble.probe import Probe, prepare_point
 from heomdask.ensemble.sweep import Point, Sweep
 from heomdask.errors import BackendUnavailable, InputError, StoreError, TooLarge
 from heomdask.outcome import Outcome
-from heomdask.preparation import Prepared, predicted_bytes
+from heomdask.preparation import Prepared
 from heomdask.results.chunks import Files, Shard
 from heomdask.results.solution import BatchResult
 from heomdask.results.store import record_failures
@@ -194,7 +194,7 @@ def batch_nbytes(sweep: Sweep, prepared: Prepared, members: int) -> int:
     """Bytes that a batch of so many members takes."""
     backend = registry.get(sweep.backend, threads=1, layout="batch")
     columns = backend.columns(prepared.problem.d, members)
-    return predicted_bytes(prepared, members, len(sweep.times), columns=columns, save=sweep.save)
+    return prepared.size.run_bytes(members, len(sweep.times), columns=columns, save=sweep.save)
 
 
 def batch_members(sweep: Sweep, prepared: Prepared, room: int) -> int:

@@ -15,7 +15,6 @@ import heomdask as hd
 from heomdask import initial, solve
 from heomdask.backends import registry
 from heomdask.generator.expanded import Expanded
-from heomdask.preparation import predicted_bytes
 from heomdask.results import sentinel
 from heomdask.results.solution import Ados
 
@@ -363,10 +362,10 @@ def test_auto_depth_needs_times_and_says_what_it_chose():
 
 def test_prediction_of_memory_counts_states_and_outputs():
     one = hd.prepare(PROBLEM, depth=4, expansion=hd.Pade(1))
-    base = predicted_bytes(one, 1, 1, save=())
-    assert predicted_bytes(one, 8, 1, save=()) > 5 * base / 2
-    assert predicted_bytes(one, 1, 1001, save=("rho",)) - base == 1001 * 64
-    assert predicted_bytes(one, 1, 1000, save=("ados",)) - base == 1016 * 64 * 15
+    base = one.size.run_bytes(1, 1, save=())
+    assert one.size.run_bytes(8, 1, save=()) > 5 * base / 2
+    assert one.size.run_bytes(1, 1001, save=("rho",)) - base == 1001 * 64
+    assert one.size.run_bytes(1, 1000, save=("ados",)) - base == 1016 * 64 * 15
 
 
 @pytest.mark.parametrize("members", [1, 3, 9])
@@ -379,7 +378,7 @@ def test_prediction_of_memory_is_what_a_run_takes(members):
     times = np.linspace(0, 200, 3)
     engine = registry.get("native", threads=1, layout="batch")
     columns = engine.columns(5, members)
-    predicted = predicted_bytes(ready[0], members, len(times), columns=columns)
+    predicted = ready[0].size.run_bytes(members, len(times), columns=columns)
     tracemalloc.start()
     hd.run_batch(ready, [np.eye(5) / 5] * members, times, backend=engine)
     measured = tracemalloc.get_traced_memory()[1]
