@@ -24,6 +24,8 @@ from heomdask.model.bath import Bath
 from heomdask.model.exponents import Exponents
 from heomdask.model.problem import Problem
 
+DOUBTFUL = 0.1  # estimated error of an element of rho from which a run is called into question
+
 Shape = tuple[Callable[[float], float], tuple[float, ...]]  # a pulse and where it jumps
 
 
@@ -97,6 +99,26 @@ def prepare(
     ados = index_set(depth, expanded.n_modes, expanded.rates)
     report = {"depth": depth, "expansion": expansion, "n_ado": ados.n_ado, **estimate}
     return Prepared(problem, expanded, ados, (structure(expanded), ados.bounds), shapes, report)
+
+
+def doubt(prepared: Prepared, times: NDArray[np.float64]) -> str | None:
+    """What is to be said of a hierarchy that is far too small by `advise`'s estimate; else None.
+
+    The estimate takes milliseconds. It is some times too large as a rule, so that only one that is
+    far off is worth a warning.
+    """
+    report, problem = prepared.report, prepared.problem
+    off = report.get("estimated_error")
+    if off is None and problem.couplings:
+        depth, expansion = report["depth"], report["expansion"]
+        off = advise(problem, times, depth=depth, expansion=expansion).estimated_error
+    if off is None or off <= DOUBTFUL:
+        return None
+    return (
+        f"`depth` = {report['depth']} with `expansion` = {report['expansion']} is estimated to be "
+        f"off by {off:.2g} in elements of rho. hd.advise says what it takes, and hd.converge how "
+        "large the error really is."
+    )
 
 
 def _choose(

@@ -31,7 +31,7 @@ from heomdask.model.problem import Problem
 from heomdask.observables import Bound, Observable, bind, canonical, is_hermitian
 from heomdask.outcome import Outcome
 from heomdask.plan import Plan
-from heomdask.preparation import Prepared, prepare
+from heomdask.preparation import Prepared, doubt, prepare
 from heomdask.results import sentinel
 from heomdask.results.solution import SAVE, Ados, BatchResult, Solution
 from heomdask.solvers import Drives, Trajectory, propagate
@@ -89,6 +89,8 @@ def evolve(
     grid = checks.times("times", times)
     checks.real_number("error", error, low=0.0, strict=True)
     prepared = prepare(problem, depth=depth, expansion=expansion, times=grid, error=error)
+    if (said := doubt(prepared, grid)) is not None:
+        warn(said)
     result = _run(
         [prepared],
         [rho0],

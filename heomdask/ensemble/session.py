@@ -26,7 +26,9 @@ from heomdask.ensemble.grid import Match, match
 from heomdask.ensemble.probe import Probe, probe, probes, variables
 from heomdask.ensemble.sweep import Sweep
 from heomdask.errors import HeomdaskWarning, StoreError, TooLarge
+from heomdask.expansion.notices import warn
 from heomdask.outcome import Outcome
+from heomdask.preparation import doubt
 from heomdask.results.chunks import PARTIAL
 from heomdask.results.store import Coordinate, Layout, Store, check_writable
 
@@ -55,6 +57,7 @@ def run(
     pickling.dumps(sweep)
     check_writable(path)
     found = probes(sweep)
+    _warn_of_doubts(sweep, found)
     if occupied(path):
         store = recognise(sweep, path)
     else:
@@ -80,6 +83,16 @@ def run(
         )
     _warn_of_unphysical(dataset)
     return dataset
+
+
+def _warn_of_doubts(sweep: Sweep, found: list[Probe]) -> None:
+    """Hierarchies that are far too small, by an estimate: said once, before a run."""
+    times = np.array(sweep.times.internal)
+    for seen in found:
+        said = None if seen.prepared is None else doubt(seen.prepared, times)
+        if said is not None:
+            warn(f"{said} (at {sweep.grid.describe(seen.index)})")
+            return
 
 
 def _warn_of_unphysical(dataset: xarray.Dataset) -> None:
