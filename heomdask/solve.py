@@ -216,6 +216,8 @@ def _run(prepared: Sequence[Prepared], rho0s: Any, request: _Request) -> BatchRe
     """The five steps. Preparation (1) is done; generate, compile, propagate, collect follow."""
     clock = [time.perf_counter()]
     first = prepared[0]
+    for member in prepared:
+        member.require_same_pulses()
     ados = first.index_set
     begin = start(rho0s, first.problem.d, ados.indices, [p.expanded for p in prepared])
     columns = columns_of(begin, real=first.expanded.form == "real")
