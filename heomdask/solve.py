@@ -166,7 +166,7 @@ class _Request:
     final_ados: bool
 
     def __post_init__(self) -> None:
-        checks.real_number("tol", self.tol, low=0.0, strict=True)
+        checks.tolerance("tol", self.tol)
         checks.choice("method", self.method, METHODS)
         words = (self.save,) if isinstance(self.save, str) else tuple(self.save)
         for word in words:

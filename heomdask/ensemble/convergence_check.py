@@ -23,7 +23,7 @@ from heomdask.convergence import converge
 from heomdask.ensemble.cluster import connect
 from heomdask.ensemble.grid import Index, Match
 from heomdask.ensemble.progress import Progress
-from heomdask.ensemble.runner import SerialRunner
+from heomdask.ensemble.runner import SerialRunner, as_runner
 from heomdask.ensemble.session import match_store, recognise
 from heomdask.ensemble.sweep import Sweep
 from heomdask.errors import HeomdaskWarning, StoreError
@@ -43,6 +43,8 @@ def check_convergence(
     sweep: Sweep, path: Path, client: Client | SerialRunner | None, *, progress: bool
 ) -> xarray.Dataset:
     """Compute what `convergence_error` lacks, keep it in the store, and return the dataset."""
+    if client is not None:
+        as_runner(client)  # refused now, if it is none
     from heomdask.results.dataset import open as open_dataset
 
     store = recognise(sweep, path)

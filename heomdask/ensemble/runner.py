@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
 
-from heomdask import memory
+from heomdask import checks, memory
 from heomdask.results.chunks import Shard
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from heomdask.ensemble.task import Report, Work
 
 Task = tuple[Shard, ...]
+_RUNNER = ("slots", "memory", "start", "submit", "wait", "stop")
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,16 @@ class DaskRunner:
 
 
 def as_runner(client: Client | Runner) -> Runner:
-    """A Dask client as a runner; a runner as it is."""
+    """A Dask client as a runner; a runner as it is; anything else is refused."""
     from distributed import Client as DaskClient
 
-    return DaskRunner(client) if isinstance(client, DaskClient) else client
+    if isinstance(client, DaskClient) and not client.asynchronous:
+        return DaskRunner(client)
+    if isinstance(client, DaskClient) or not all(hasattr(client, n) for n in _RUNNER):
+        raise checks.refuse(
+            "client",
+            "a Dask client that is not asynchronous, a SerialRunner() or None",
+            client,
+            "make one of a cluster or an address: distributed.Client(cluster)",
+        )
+    return client

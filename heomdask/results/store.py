@@ -207,6 +207,10 @@ class Store:
                 result[block] = self.files.read("status", shard)
         return result[tuple(slice(n) for n in self.extents)]
 
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """In what the values of a coordinate are kept."""
+        return np.dtype(self._array(name).dtype)
+
     def labels(self, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
         """Values of the coordinates along one dimension, as tuples in the store's order."""
         columns = [np.asarray(self._array(name)[:]).tolist() for name in names]
@@ -301,11 +305,15 @@ def unwritable(path: Path, error: Exception) -> StoreError:
 
 def local_path(store: str | Path) -> Path:
     """The folder of a store; a URL is refused, since stores are local folders so far."""
+    if not isinstance(store, (str, os.PathLike)) or not str(store).strip():
+        raise StoreError(f"`store` must be the path of a folder, got {store!r}; name one.")
     if "://" in str(store):
         raise StoreError(
             f"`store` must be a local path, got {str(store)!r}; stores behind a URL are not in "
             "this version: run into a local folder and copy it."
         )
+    if Path(store).is_file():
+        raise StoreError(f"`store` must be a folder, got the file {store}; choose another path.")
     return Path(store).absolute()  # workers may have another working folder
 
 
