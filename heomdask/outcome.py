@@ -21,6 +21,7 @@ class Outcome(enum.IntEnum):
     NOT_NEEDED = 5
     NOT_FINITE = 6
     TOO_MANY_STEPS = 7
+    ROUNDING = 8
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -57,5 +58,9 @@ _ADVICE = {
         "The step limit was reached: the generator is very stiff for these times. The fastest "
         "rates come from high Matsubara or Pade terms: use fewer with a terminator, or raise "
         "`tol`."
+    ),
+    Outcome.ROUNDING: (
+        "Rounding errors of so many steps add up to more than `tol`, which was therefore not met. "
+        "Raise `tol`, or shorten the run."
     ),
 }

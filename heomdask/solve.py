@@ -41,6 +41,7 @@ from heomdask.solvers.propagate import METHODS
 Complex = NDArray[np.complex128]
 Times = NDArray[np.float64]
 
+ROUNDING = 0.1 * float(np.finfo(float).eps)  # of rho, per application of the generator
 CHUNK_BYTES = 4_000_000  # of probed elements, per member: then they are condensed
 
 
@@ -401,6 +402,9 @@ def _collect(
     limit = np.where(begin.bounded, begin.norms, np.inf)
     verdicts, excess = sentinel.judge(watched, limit, hermitian=hermitian)
     outcomes = [a if not a.good else b for a, b in zip(record.outcomes, verdicts, strict=True)]
+    for m, own in enumerate(record.stats):
+        if outcomes[m].good and ROUNDING * own["applications"] > request.tol:
+            outcomes[m] = Outcome.ROUNDING
     final = None
     if request.final_ados:
         values = batch.hierarchy(record.state)

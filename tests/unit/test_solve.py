@@ -427,3 +427,17 @@ def test_import_is_light_and_names_are_there():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split("\n")[:2] == ["[] True", "True True True True"]
+
+
+def test_a_tolerance_below_the_rounding_of_a_long_run_is_not_called_met() -> None:
+    H = np.array([[0.3, 0.4], [0.4, -0.3]])
+    ends = {}
+    for tol in (1e-13, 1e-9):
+        sol = hd.evolve(hd.Problem(H), [1.0, 0.0], [0.0, 1e5], depth=0, tol=tol, throw=False)
+        ends[tol] = sol
+    assert ends[1e-13].outcome is hd.Outcome.ROUNDING
+    assert ends[1e-9].outcome is hd.Outcome.DONE
+    w, v = np.linalg.eigh(H)
+    psi = v @ (np.exp(-1e5j * w) * v[0])
+    off = np.abs(ends[1e-13].rho[-1] - np.outer(psi, psi.conj()))
+    assert 1e-13 < off.max() < 1e-9
