@@ -60,7 +60,7 @@ _ADVICE = {
         "`tol`."
     ),
     Outcome.ROUNDING: (
-        "Rounding errors of so many steps may add up to more than `tol`, which nothing vouches for. "
-        "Raise `tol`, or shorten the run."
+        "Rounding errors of so many steps may add up to more than `tol`, which nothing vouches "
+        "for. Raise `tol`, or shorten the run."
     ),
 }
