@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from heomdask.errors import InputError
 
+SMALLEST_TOLERANCE = 1e-14  # 45 roundings of a sum of terms: less than one segment makes
 HERMITIAN_TOLERANCE = 1e-10  # relative to the largest element
 
 
@@ -42,6 +43,14 @@ def real_number(
     if not np.isfinite(number) or below:
         raise refuse(name, allowed, value)
     return number
+
+
+def tolerance(name: str, value: object) -> float:
+    """A relative tolerance that double precision can meet: rounding alone makes about 1e-14."""
+    try:
+        return real_number(name, value, low=SMALLEST_TOLERANCE)
+    except InputError as error:
+        raise InputError(f"{str(error)[:-1]}; rounding alone is about that large.") from None
 
 
 def whole_number(name: str, value: object, *, low: int = 0) -> int:

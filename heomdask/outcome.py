@@ -21,13 +21,15 @@ class Outcome(enum.IntEnum):
     NOT_NEEDED = 5
     NOT_FINITE = 6
     TOO_MANY_STEPS = 7
+    ROUNDING = 8
 
     def __str__(self) -> str:
         return self.name.lower()
 
     @property
     def good(self) -> bool:
-        return self is Outcome.DONE
+        """Whether the numbers are fit for use."""
+        return self in (Outcome.DONE, Outcome.ROUNDING)
 
     @property
     def solved(self) -> bool:
@@ -62,5 +64,9 @@ _ADVICE = {
         "The step limit was reached: the generator is very stiff for these times. The fastest "
         "rates come from high Matsubara or Pade terms: use fewer with a terminator, or raise "
         "`tol`."
+    ),
+    Outcome.ROUNDING: (
+        "Rounding errors of so many steps may add up to more than `tol`, which nothing vouches "
+        "for. Raise `tol`, or shorten the run."
     ),
 }

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from heomdask import checks, memory
 from heomdask.advice import advise
+from heomdask.errors import InputError
 from heomdask.expansion import Keyed, expand_once, warn
 from heomdask.generator.build import Expanded, structure
 from heomdask.hierarchy.index_set import IndexSet, index_set
@@ -25,6 +26,7 @@ from heomdask.model.exponents import Exponents
 from heomdask.model.problem import Problem
 
 DOUBTFUL = 0.1  # estimated error of an element of rho from which a run is called into question
+SAMPLED = 256  # times at which a pulse is remembered
 
 Shape = tuple[Callable[[float], float], tuple[float, ...]]  # a pulse and where it jumps
 
@@ -41,6 +43,7 @@ class Prepared:
     key : members with equal key may run in one batch.
     shapes : name of a time-dependent factor -> (callable t -> number, breakpoints).
     report : what was chosen: depth, expansion, number of ADOs, estimated error.
+    sampled : (name of a factor, times, its values there when this was prepared), of each.
     """
 
     problem: Problem
@@ -49,6 +52,19 @@ class Prepared:
     key: Hashable
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     report: Mapping[str, Any] = field(default_factory=dict)
+    sampled: Sequence[tuple[str, list[float], list[float]]] = ()
+
+    def require_same_pulses(self) -> None:
+        """Refuse functions of time that changed since, by a global that another point set, say."""
+        for name, times, values in self.sampled:
+            f = self.shapes[name][0]
+            now = [f(t) for t in times]
+            if not np.array_equal(now, values, equal_nan=True):
+                raise InputError(
+                    f"`{name}` must be a function of time that stays what it is, got one whose "
+                    "values changed after its problem was made; give it what it needs as "
+                    "arguments (functools.partial), not by a global or an attribute that changes."
+                )
 
     @property
     def size(self) -> memory.Size:
@@ -98,7 +114,18 @@ def prepare(
     _count_first(depth, expanded.rates, problem.d)
     ados = index_set(depth, expanded.n_modes, expanded.rates)
     report = {"depth": depth, "expansion": expansion, "n_ado": ados.n_ado, **estimate}
-    return Prepared(problem, expanded, ados, (structure(expanded), ados.bounds), shapes, report)
+    key = (structure(expanded), ados.bounds)
+    return Prepared(problem, expanded, ados, key, shapes, report, _sample(shapes, times))
+
+
+def _sample(
+    shapes: Mapping[str, Shape], times: NDArray[np.float64] | None
+) -> list[tuple[str, list[float], list[float]]]:
+    """Every function of time at some times of the run."""
+    if times is None or not shapes:
+        return []
+    some = np.linspace(times[0], times[-1], SAMPLED).tolist()
+    return [(name, some, [f(t) for t in some]) for name, (f, _) in shapes.items()]
 
 
 def doubt(prepared: Prepared, times: NDArray[np.float64]) -> str | None:

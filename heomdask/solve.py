@@ -41,6 +41,7 @@ from heomdask.solvers.propagate import METHODS
 Complex = NDArray[np.complex128]
 Times = NDArray[np.float64]
 
+ROUNDING = 0.1 * float(np.finfo(float).eps)  # of rho, per application of the generator
 CHUNK_BYTES = 4_000_000  # of probed elements, per member: then they are condensed
 
 
@@ -97,6 +98,8 @@ def evolve(
         _Request(grid, tol, observables, save, method, backend, threads, "auto", True),
     )
     solution = result.solution(0, problem.dims)
+    if solution.outcome is Outcome.ROUNDING:
+        warn(solution.outcome.advice)
     if throw and not solution.outcome.good:
         raise SolveFailed(_failure(solution))
     return solution
@@ -168,7 +171,7 @@ class _Request:
     final_ados: bool
 
     def __post_init__(self) -> None:
-        checks.real_number("tol", self.tol, low=0.0, strict=True)
+        checks.tolerance("tol", self.tol)
         checks.choice("method", self.method, METHODS)
         words = (self.save,) if isinstance(self.save, str) else tuple(self.save)
         for word in words:
@@ -218,6 +221,8 @@ def _run(prepared: Sequence[Prepared], rho0s: Any, request: _Request) -> BatchRe
     """The five steps. Preparation (1) is done; generate, compile, propagate, collect follow."""
     clock = [time.perf_counter()]
     first = prepared[0]
+    for member in prepared:
+        member.require_same_pulses()
     ados = first.index_set
     begin = start(rho0s, first.problem.d, ados.indices, [p.expanded for p in prepared])
     columns = columns_of(begin, real=first.expanded.form == "real")
@@ -401,6 +406,9 @@ def _collect(
     limit = np.where(begin.bounded, begin.norms, np.inf)
     verdicts, excess = sentinel.judge(watched, limit, hermitian=hermitian)
     outcomes = [a if not a.good else b for a, b in zip(record.outcomes, verdicts, strict=True)]
+    for m, own in enumerate(record.stats):
+        if outcomes[m].good and ROUNDING * own["applications"] > request.tol:
+            outcomes[m] = Outcome.ROUNDING
     final = None
     if request.final_ados:
         values = batch.hierarchy(record.state)

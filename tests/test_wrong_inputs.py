@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import heomdask as hd
 from heomdask.cli.config import parse, read, to_sweep
+from heomdask.ensemble.runner import as_runner
 from heomdask.errors import HeomdaskError, InputError, StoreError, TooLarge
 from heomdask.units import quantity
 
@@ -172,6 +174,17 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("rho0 with infinity", lambda: evolve(rho0=[[np.inf, 0], [0, 0]]), "`rho0`"),
     ("tol 0", lambda: evolve(tol=0.0), "`tol`"),
     ("tol negative", lambda: evolve(tol=-1e-6), "`tol`"),
+    ("tol below rounding", lambda: evolve(tol=1e-20), "rounding"),
+    ("tol of a sweep below rounding", lambda: sweep(tol=1e-20), "rounding"),
+    ("tol of an axis negative",
+     lambda: sweep(over={"T": [0.5], "tol": [1e-6, -1.0]}), "`over['tol']`"),
+    ("expansion a class", lambda: evolve(expansion=hd.Pade), "`expansion`"),
+    ("expansion of a sweep a class",
+     lambda: sweep(expansion=hd.Pade).plan(), "`expansion`"),
+    ("client a string", lambda: sweep().run("x.zarr", client="tcp://host"), "`client`"),
+    ("client of the check a string",
+     lambda: sweep().check_convergence("x.zarr", client="tcp://host"), "`client`"),
+    ("plan of no workers", lambda: sweep().plan(workers=0), "`workers`"),
     ("unknown method", lambda: evolve(method="euler"), "`method`"),
     ("unknown backend", lambda: evolve(backend="fortran"), "`backend`"),
     ("unknown save", lambda: evolve(save=("everything",)), "`save`"),
@@ -240,6 +253,46 @@ def test_a_url_is_refused() -> None:
     for use in (sweep().run, sweep().plan, hd.open):
         with pytest.raises(StoreError, match="local path"):
             use("s3://bucket/x.zarr")
+
+
+@pytest.mark.parametrize("name", ["", " ", b"x.zarr", None, 3])
+def test_a_store_needs_a_name(name: Any) -> None:
+    for use in (sweep().run, sweep().plan if name is not None else sweep().run, hd.open):
+        with pytest.raises(StoreError, match="`store` must be the path of a folder"):
+            use(name)
+
+
+def test_a_file_is_no_store(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    for use in (sweep().run, sweep().plan, hd.open):
+        with pytest.raises(StoreError, match="must be a folder, got the file"):
+            use(f"{file}/" if use == hd.open else file)
+
+
+def test_an_asynchronous_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from distributed import Client
+
+    async def use() -> None:
+        async with Client("tcp://127.0.0.1:9", asynchronous=True, timeout=0.01) as client:
+            as_runner(client)
+
+    monkeypatch.setattr(Client, "_start", _nothing)
+    monkeypatch.setattr(Client, "_close", _nothing)
+    with pytest.raises(InputError, match="`client` must be a Dask client that is not asynchronous"):
+        asyncio.run(use())
+
+
+async def _nothing(*_: Any, **__: Any) -> None:
+    """Stands for connecting and closing."""
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    kinds = {"samples": np.int64(2), "seed": np.int32(1), "tol": np.float32(1e-6)}
+    made = hd.Sweep(lambda T, rng: build(T), over={"T": [1.0]}, times=TIMES, depth=np.int64(2),
+                    expansion=hd.Pade(1), error=np.float32(1e-3), **kinds)  # fmt: skip
+    assert len(made.digest) == 32
+    assert made.specification["depth"] == "2"
 
 
 def test_a_store_of_another_sweep_is_refused(tmp_path: Path) -> None:

@@ -11,13 +11,12 @@ commutator adds to the row and what it subtracts from the column cancel exactly.
 
 from __future__ import annotations
 
-import functools
-import weakref
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heomdask._native.kept import kept
 from heomdask._native.superop import Floats, Int32, Table
 from heomdask.plan import AnyArray, Pattern, Plan, Shift, Term
 
@@ -80,41 +79,34 @@ class Crossings:
             return None
         first = table.size
         for (_, number), own in self._joined.items():
-            distinct, _ = distinct_of(self.plan.patterns[number])
+            distinct, _ = distinct_of((self.plan.patterns[number],))
             table.add_sum(len(distinct) * len(_KINDS[own.kind]), own.values(distinct))
-        keys = ((self.plan.patterns[n], j, own.kind) for (j, n), own in self._joined.items())
-        return (*_sorted(tuple(keys)), first)
+        patterns = tuple(self.plan.patterns[n] for _, n in self._joined)
+        sites = tuple(j for j, _ in self._joined)
+        kinds = tuple(own.kind for own in self._joined.values())
+        return (*_sorted(patterns, sites, kinds), first)
 
 
-_distinct: weakref.WeakKeyDictionary[Pattern, tuple[Floats, NDArray[np.int64]]] = (
-    weakref.WeakKeyDictionary()
-)
+@kept
+def distinct_of(patterns: tuple[Pattern]) -> tuple[Floats, NDArray[np.int64]]:
+    """The distinct values of a pattern and, for each entry, which one it is."""
+    return np.unique(patterns[0].entries()[2], return_inverse=True)
 
 
-def distinct_of(pattern: Pattern) -> tuple[Floats, NDArray[np.int64]]:
-    """The distinct values of a pattern and, for each entry, which one it is; kept."""
-    found = _distinct.get(pattern)
-    if found is None:
-        found = np.unique(pattern.entries()[2], return_inverse=True)
-        _distinct[pattern] = found
-    return found
-
-
-@functools.lru_cache(maxsize=64)
-def _sorted(keys: tuple[tuple[Pattern, int, int], ...]) -> tuple[NDArray[np.int64], Int32]:
-    """Links of all (pattern, site, kind) by row, then kind; coefficients by number.
-
-    Depends on the hierarchy alone, so it is kept for the next batch.
-    """
+@kept
+def _sorted(
+    patterns: tuple[Pattern, ...], sites: tuple[int, ...], kinds: tuple[int, ...]
+) -> tuple[NDArray[np.int64], Int32]:
+    """Links of all patterns by row, then kind; coefficients by number."""
     places, links, used = [], [], 0
-    for pattern, site, kind in keys:
+    for pattern, site, kind in zip(patterns, sites, kinds, strict=True):
         rows, cols, _ = pattern.entries()
-        distinct, which = distinct_of(pattern)
+        distinct, which = distinct_of((pattern,))
         places.append(rows.astype(np.int64) * len(_KINDS) + kind)
         coef = used + len(_KINDS[kind]) * which
         links.append(np.stack([cols, coef, np.full(len(rows), site)], axis=1).astype(np.int32))
         used += len(_KINDS[kind]) * len(distinct)
     place = np.concatenate(places)
-    start = np.zeros(keys[0][0].n_rows * len(_KINDS) + 1, dtype=np.int64)
+    start = np.zeros(patterns[0].n_rows * len(_KINDS) + 1, dtype=np.int64)
     np.cumsum(np.bincount(place, minlength=len(start) - 1), out=start[1:])
     return start, np.concatenate(links)[np.argsort(place, kind="stable")]

@@ -17,7 +17,6 @@ multiplies is kept beside it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask._native.crossings import CrossingArrays, Crossings, distinct_of
+from heomdask._native.kept import kept
 from heomdask._native.superop import (
     Part,
     SuperArrays,
@@ -159,16 +159,15 @@ def _group(table: Table, shifts: Sequence[Shift], shared: Sequence[Part]) -> Gro
     )
 
 
-@functools.lru_cache(maxsize=64)
+@kept
 def links_of(
     patterns: tuple[Pattern, ...],
 ) -> tuple[NDArray[np.int64], Int32, tuple[int, ...], tuple[Floats, ...]]:
     """Entries of all patterns by row: start (n + 1,), (column, number of the coefficient), ...
 
-    ... how many coefficients each pattern has, and their values. Depends on the hierarchy alone,
-    so it is kept for the next batch.
+    ... how many coefficients each pattern has, and their values.
     """
-    distinct = [distinct_of(p) for p in patterns]
+    distinct = [distinct_of((p,)) for p in patterns]
     counts = tuple(len(values) for values, _ in distinct)
     offsets = np.cumsum([0, *counts])
     rows = np.concatenate([p.entries()[0] for p in patterns])

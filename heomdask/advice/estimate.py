@@ -217,11 +217,11 @@ def _felt(
     H = np.asarray(problem.H, dtype=np.complex128)
     felt = []
     for at, _ in pairs:
-        kind = (baths[at].bath.digest, baths[at].expansion)
+        kind = (Keyed.of(baths[at].bath), baths[at].expansion)
         operators = [
             term.Q * _amplitude(term, grid)
             for term in baths
-            if (term.bath.digest, term.expansion) == kind
+            if (Keyed.of(term.bath), term.expansion) == kind
         ]
         felt.append(mixing.transitions(H, np.array(operators, dtype=np.complex128)))
     return felt
@@ -298,7 +298,7 @@ def _pairs(baths: Sequence[BathTerm], grid: Floats) -> list[tuple[int, Pair]]:
         return []
     kinds: dict[Any, list[int]] = {}
     for at, term in enumerate(baths):
-        kinds.setdefault((term.bath.digest, term.expansion), []).append(at)
+        kinds.setdefault((Keyed.of(term.bath), term.expansion), []).append(at)
     operators = np.array([term.Q * _amplitude(term, grid) for term in baths])
     values = _common_eigenvalues(operators)
     if values is None:

@@ -8,6 +8,8 @@ Next file: `grid.py`, which makes points of them.
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +36,7 @@ class Axis:
 
     Attributes
     ----------
-    values : as given (in `unit`): all whole numbers, all real numbers, or any objects.
+    values : as given (in `unit`): numbers, or objects, or the names that were given to them.
     unit : the unit's name, or None.
     internal : the same in internal units; what `build` receives.
     """
@@ -48,26 +50,24 @@ class Axis:
 
     @cached_property
     def labels(self) -> NDArray[Any]:
-        """What stands in the store: int64, float64, or strings (text, or an object's repr)."""
-        if all(isinstance(v, int) for v in self.values):
-            return np.array(self.values, dtype=np.int64)
+        """What stands in the store: float64, or strings (text, or an object's repr)."""
         if all(isinstance(v, (int, float)) for v in self.values):
             return np.array(self.values, dtype=np.float64)
         return np.array([v if isinstance(v, str) else repr(v) for v in self.values], dtype=object)
 
-    def take(self, index: Sequence[int]) -> Axis:
-        """The listed values."""
-        return Axis(
-            tuple(self.values[i] for i in index), self.unit, tuple(self.internal[i] for i in index)
-        )
+    @property
+    def shown(self) -> NDArray[Any] | tuple[Any, ...]:
+        """What a message shows: numbers as they were given, else the labels."""
+        return self.labels if self.labels.dtype == object else self.values
 
 
-def axis(values: Iterable[Any], unit: str | None = None) -> Axis:
+def axis(values: Iterable[Any] | Mapping[str, Any], unit: str | None = None) -> Axis:
     """Values of one parameter, with their unit.
 
     Parameters
     ----------
-    values : numbers, or, without a unit, any objects (methods, names).
+    values : numbers, or, without a unit, text or methods such as `hd.Pade(1)`; or a mapping from
+        a name to any object, which then stands under its name in the store.
     unit : such as "K", "cm^-1", "fs"; None for numbers that are already internal.
 
     Returns
@@ -76,6 +76,8 @@ def axis(values: Iterable[Any], unit: str | None = None) -> Axis:
     """
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise checks.refuse("values", "a list of values", values)
+    if isinstance(values, Mapping):
+        return _named(values, unit)
     plain = tuple(_plain(v, unit) for v in values)
     if not plain:
         raise InputError("`values` must not be empty, got an axis without values.")
@@ -98,7 +100,31 @@ def _plain(value: Any, unit: str | None) -> Any:
         raise checks.refuse("values", f"real numbers, since they have the unit {unit!r}", value)
     if isinstance(value, numbers.Complex):
         raise checks.refuse("values", "real numbers, names or methods", value)
+    if not _tells_all(value):
+        raise checks.refuse(
+            "values", "numbers, text, or objects whose repr says all that they are", value,
+            'give them names by which the store knows them, hd.axis({"name": value, ...})',
+        )  # fmt: skip
     return value
+
+
+def _named(values: Mapping[str, Any], unit: str | None) -> Axis:
+    """Objects under names, which stand in the store for them."""
+    names = tuple(values)
+    if unit is not None or not names or not all(isinstance(n, str) and n for n in names):
+        raise checks.refuse(
+            "values", "a non-empty mapping from names to objects, without a unit", values
+        )
+    return Axis(names, None, tuple(values.values()))
+
+
+def _tells_all(value: Any) -> bool:
+    """Whether equal reprs mean equal values, in every process."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return all(_tells_all(getattr(value, f.name)) for f in dataclasses.fields(value))
+    if isinstance(value, (tuple, list)):
+        return all(map(_tells_all, value))
+    return value is None or isinstance(value, (bool, int, float, str, enum.Enum, np.generic))
 
 
 def sample_rng(seed: int, sample: int) -> np.random.Generator:
@@ -162,7 +188,8 @@ def dimensions(over: Any) -> tuple[Dimension, ...]:
         return (_table(over.columns),)
     if isinstance(over, Mapping):
         found = tuple(_grid_dimension(key, value) for key, value in over.items())
-        _check_names([name for d in found for name, _ in d.axes])
+        zipped = [d.name for d in found if len(d.axes) > 1]
+        _check_names([*zipped, *(name for d in found for name, _ in d.axes)])
         return found
     if isinstance(over, Sequence) and not isinstance(over, (str, bytes)):
         return (_table(_columns(over)),)
@@ -234,8 +261,12 @@ def _check_names(names: list[Any]) -> None:
             raise checks.refuse("over", "keyed by names that can be arguments of `build`", name)
         if name in RESERVED:
             raise InputError(
-                f"`over` must not use the name {name!r}, which the store needs itself; rename it."
+                f"`over` must not use the name {name!r}, which the store needs itself; rename it "
+                "(names that are zipped are joined by _)."
             )
     repeated = {n for n in names if names.count(n) > 1}
     if repeated:
-        raise InputError(f"`over` must name an axis once, got {', '.join(sorted(repeated))} twice.")
+        raise InputError(
+            f"`over` must name an axis once, got {', '.join(sorted(repeated))} twice; "
+            "rename it (names that are zipped are joined by _)."
+        )

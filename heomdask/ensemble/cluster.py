@@ -89,6 +89,14 @@ def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iter
         yield started.client()
 
 
+def require_computing(client: object) -> None:
+    """Refuse, before any work, what no sweep can be computed with."""
+    from heomdask.ensemble.runner import as_runner
+
+    if client is not None and not isinstance(client, Workers):
+        as_runner(client)
+
+
 @contextlib.contextmanager
 def ready(client: Client | Other | Workers | None) -> Iterator[Client | Other]:
     """What computes: a client of `Workers`, or of new local ones (None); others as they are."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from heomdask.advice import advise
 from heomdask.convergence import converge
-from heomdask.ensemble.cluster import Workers, ready
+from heomdask.ensemble.cluster import Workers, ready, require_computing
 from heomdask.ensemble.grid import Index, Match
 from heomdask.ensemble.progress import Progress
 from heomdask.ensemble.runner import SerialRunner
@@ -44,6 +44,7 @@ def check_convergence(
     """Compute what `convergence_error` lacks, keep it in the store, and return the dataset."""
     from heomdask.results.dataset import open as open_dataset
 
+    require_computing(client)
     store = recognise(sweep, path)
     with store.driving():
         store = store.heal()

@@ -60,7 +60,7 @@ class Grid:
         for dimension, i in zip(self.dimensions, index, strict=False):
             for name, a in dimension.axes:
                 unit = f" {a.unit}" if a.unit else ""
-                words.append(f"{name} = {a.labels[i]}{unit}")
+                words.append(f"{name} = {a.shown[i]}{unit}")
             if not dimension.unique:
                 words.append(f"point {i}")
         if self.samples is not None:

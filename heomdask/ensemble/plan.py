@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask import memory
+from heomdask import checks, memory
 from heomdask.ensemble.cluster import cores
 from heomdask.ensemble.driver import pending, task_points
 from heomdask.ensemble.grid import Index
@@ -101,7 +101,7 @@ class SweepPlan:
 
 def make_plan(sweep: Sweep, path: Path | None, workers: int | None) -> SweepPlan:
     """Build a few points, time short runs of them, and add up. Writes nothing."""
-    count = cores() if workers is None else workers
+    count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
     found = probes(sweep)
     for seen in found:
         if isinstance(seen.error, TooLarge):

@@ -114,6 +114,8 @@ def probes(sweep: Sweep) -> list[Probe]:
     for seen in found:
         if seen.point is not None:
             canonical(sweep.observables, seen.d)
+        if seen.prepared is not None:  # now that all others are built
+            seen.prepared.require_same_pulses()
     return found
 
 

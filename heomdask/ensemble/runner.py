@@ -13,11 +13,11 @@ import sys
 import uuid
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import cloudpickle
 
-from heomdask import memory
+from heomdask import checks, memory
 from heomdask.results.chunks import Shard
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Task = tuple[Shard, ...]
 PATIENCE = 1.0  # seconds that a driver waits for a task before it looks at its store again
+_RUNNER = ("slots", "memory", "start", "submit", "wait", "stop")
 
 
 @dataclass(frozen=True)
@@ -166,8 +167,17 @@ class DaskRunner:
             self._client.unregister_worker_plugin(self._name)
 
 
-def as_runner(client: Client | Runner) -> Runner:
-    """A Dask client as a runner; a runner as it is."""
+def as_runner(client: Any) -> Runner:
+    """A Dask client as a runner; a runner as it is; anything else is refused."""
     from distributed import Client as DaskClient
 
-    return DaskRunner(client) if isinstance(client, DaskClient) else client
+    if isinstance(client, DaskClient) and not client.asynchronous:
+        return DaskRunner(client)
+    if isinstance(client, DaskClient) or not all(hasattr(client, n) for n in _RUNNER):
+        raise checks.refuse(
+            "client",
+            "a Dask client that is not asynchronous, a SerialRunner() or None",
+            client,
+            "make one of a cluster or an address: distributed.Client(cluster)",
+        )
+    return cast("Runner", client)

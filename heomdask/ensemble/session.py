@@ -49,11 +49,13 @@ def run(
     retry_failed: bool,
 ) -> xarray.Dataset:
     """Refuse what cannot work; open the store; compute what it lacks; return it."""
+    from heomdask.ensemble.cluster import require_computing
     from heomdask.ensemble.driver import drive
     from heomdask.ensemble.task import Work
     from heomdask.results.dataset import failures
     from heomdask.results.dataset import open as open_dataset
 
+    require_computing(client)
     pickling.dumps(sweep)
     check_writable(path)
     found = probes(sweep)
@@ -198,9 +200,9 @@ def _remember(sweep: Sweep, found: Probe) -> dict[str, Any]:
 def recognise(sweep: Sweep, path: Path) -> Store:
     """Open a store, after a check that it is this sweep's."""
     store = Store.open(path)
-    if store.attrs["digest"] != sweep.digest:
+    if differences := _differences(sweep, store):
         raise StoreError(
-            f"the store {path} belongs to another sweep: {_differences(sweep, store)}. Use another "
+            f"the store {path} belongs to another sweep: {differences}. Use another "
             "store for this sweep; only axis values and samples may be added to one."
         )
     match_store(sweep, store)  # a table with other rows is refused here
@@ -219,7 +221,11 @@ def recognise(sweep: Sweep, path: Path) -> Store:
 
 
 def _differences(sweep: Sweep, store: Store) -> str:
-    there = store.attrs["specification"]
+    there = dict(store.attrs["specification"])
+    there["axes"] = [
+        {**a, "kinds": [k.replace("i", "f") for k in a["kinds"]]}  # older stores keep int64
+        for a in there["axes"]
+    ]
     return "; ".join(
         f"`{key}` is {there.get(key)!r} there and {value!r} here"
         for key, value in sweep.specification.items()
@@ -244,6 +250,13 @@ def _find(sweep: Sweep, remembered: dict[str, Any]) -> tuple[int, ...] | None:
 
 def match_store(sweep: Sweep, store: Store) -> Match:
     """Where the store's places lie in the sweep's grid."""
+    for name, a in (pair for d in sweep.grid.dimensions for pair in d.axes):
+        dtype = store.dtype(name)
+        if dtype.kind == "i" and np.any(a.labels != a.labels.astype(dtype)):
+            raise StoreError(
+                f"the store {store.path} keeps whole numbers only for {name!r}, an older version's "
+                "way, and the sweep has others; use another store."
+            )
     stored = [store.labels(tuple(n for n, _ in d.axes)) for d in sweep.grid.dimensions]
     samples = store.extents[-1] if sweep.samples is not None else None
     return match(sweep.grid, stored, samples)
@@ -255,7 +268,7 @@ def grow(sweep: Sweep, store: Store) -> tuple[Store, Match]:
     samples = store.extents[-1] if sweep.samples is not None else 0
     extents = tuple(len(o) for o in found.order)
     added = [
-        Coordinate(name, d.name, a.take(new).labels.astype(a.labels.dtype), a.unit)
+        Coordinate(name, d.name, a.labels[list(new)], a.unit)
         for d, new in zip(sweep.grid.dimensions, found.new, strict=True)
         for name, a in d.axes
         if new

@@ -96,10 +96,12 @@ class Sweep:
         if not callable(self.build):
             raise checks.refuse("build", "a function that returns (Problem, rho0)", self.build)
         if self.samples is not None:
-            checks.whole_number("samples", self.samples, low=1)
-        checks.whole_number("seed", self.seed)
-        checks.real_number("error", self.error, low=0.0, strict=True)
-        checks.real_number("tol", self.tol, low=0.0, strict=True)
+            self._set("samples", checks.whole_number("samples", self.samples, low=1))
+        self._set("seed", checks.whole_number("seed", self.seed))
+        self._set("error", checks.real_number("error", self.error, low=0.0, strict=True))
+        self._set("tol", checks.tolerance("tol", self.tol))
+        if isinstance(self.depth, np.integer):
+            self._set("depth", int(self.depth))
         checks.choice("method", self.method, METHODS)
         checks.choice("backend", self.backend, NAMES)
         if not isinstance(self.title, str):
@@ -120,6 +122,10 @@ class Sweep:
         for name in varied:
             if name != "tol" and getattr(self, name) is not None:
                 raise InputError(f"`{name}` must be an axis or a value, got both; leave out one.")
+        columns = dict(pair for d in self.grid.dimensions for pair in d.axes)
+        if "tol" in columns:
+            for value in columns["tol"].internal:
+                checks.tolerance("over['tol']", value)
 
     def _check_signature(self) -> None:
         try:

@@ -12,20 +12,21 @@ from dataclasses import dataclass, field
 
 from heomdask.expansion.methods import Expansion, expand
 from heomdask.expansion.notices import collected
-from heomdask.model.bath import Bath
+from heomdask.model.bath import Bath, ThermalBath
 from heomdask.model.exponents import Exponents
 
 
 @dataclass(frozen=True)
 class Keyed:
-    """A bath that is equal to every other of the same digest."""
+    """A bath that is equal to every other of the same content and the same J(w)."""
 
     digest: str
+    answers: str
     bath: Bath = field(compare=False)
 
     @classmethod
     def of(cls, bath: Bath) -> Keyed:
-        return cls(bath.digest, bath)
+        return cls(bath.digest, bath.answers() if isinstance(bath, ThermalBath) else "", bath)
 
 
 @functools.lru_cache(maxsize=4096)

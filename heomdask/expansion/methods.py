@@ -118,7 +118,7 @@ def expand(bath: Bath | Exponents, method: Expansion | None) -> Exponents:
     """`bath` as exponents; one that is given as exponents is returned as it is."""
     if isinstance(bath, Exponents):
         return bath
-    if not isinstance(method, Expansion):
+    if isinstance(method, type) or not isinstance(method, Expansion):
         raise checks.refuse(
             "expansion", 'hd.Pade(N), hd.Matsubara(N), hd.AAA(tol), hd.ESPRIT(K) or "auto"', method
         )

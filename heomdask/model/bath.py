@@ -14,12 +14,14 @@ Conventions, hbar = kB = 1, w and T in angular frequency:
 from __future__ import annotations
 
 import functools
+import hashlib
 from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from heomdask import checks
 from heomdask.model.digest import digest_of
 from heomdask.model.quadrature import Quadrature
 
@@ -107,10 +109,39 @@ class ThermalBath(ABC):
         """A hash of the class and its parameters."""
         return digest_of(type(self).__qualname__, self)
 
+    def answers(self) -> str:
+        """A hash of J(w) as it is now, on a grid that resolves it.
+
+        A user's J may read what no digest can follow, a global that each point sets, say: results
+        may be reused only where these agree, too.
+        """
+        with np.errstate(all="ignore"):
+            values = np.asarray(self.J(_grid(self.frequencies)), dtype=np.float64)
+        found = hashlib.sha256(values.tobytes()).hexdigest()
+        if vars(self).setdefault("_answers", found) != found:
+            raise checks.refuse(
+                "bath",
+                "one whose J(w) stays what it is",
+                self,
+                "make a new bath at each point, inside `build`, and give its function what it "
+                "needs as arguments (functools.partial)",
+            )
+        return found
+
     @functools.cached_property
     def _quadrature(self) -> Quadrature:
         return Quadrature(self.J, self.T, self.frequencies, self.end)
 
     def __getstate__(self) -> dict[str, object]:
-        cached = ("_quadrature", "_interpolant")
+        cached = ("_quadrature", "_interpolant", "_answers")
         return {key: value for key, value in vars(self).items() if key not in cached}
+
+
+@functools.lru_cache(maxsize=256)
+def _grid(frequencies: tuple[float, ...]) -> FloatArray:
+    """Three decades on both sides of the frequencies around which J changes, and close to each."""
+    far = np.geomspace(1e-3 * min(frequencies), 1e3 * max(frequencies), 400)
+    near = np.outer(frequencies, np.linspace(0.5, 1.5, 101 if len(frequencies) < 8 else 1))
+    grid = np.concatenate([far, near.ravel()])
+    grid.flags.writeable = False
+    return grid

@@ -23,13 +23,16 @@ from heomdask import checks
 from heomdask.errors import InputError
 
 _HEAP_TYPE = 1 << 9  # the interpreter's flag of a class that is made at run time
+_DATA = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray, np.generic)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
 def digest_of(*values: Any, name: str = "f") -> str:
     """64 hexadecimal digits that depend on the content alone.
 
-    Functions count by their code, defaults, closure and the globals that they name.
+    Functions count by their code, defaults, closure and the globals that they name, also those of
+    modules and classes. Not everything that a function may read can be followed: who reuses results
+    has to look at its values too (`ThermalBath.answers`).
 
     Parameters
     ----------
@@ -77,16 +80,8 @@ def _parts(value: Any, inside: frozenset[int], name: str) -> list[Any]:
         )
     if isinstance(value, np.ndarray):
         return [value.shape, *value.ravel()]
-    if isinstance(value, functools.partial):
-        return [value.func, value.args, value.keywords]
-    if isinstance(value, types.FunctionType):
-        return _function_parts(value)
-    if isinstance(value, types.CodeType):
-        return [value.co_code, value.co_consts, value.co_names, value.co_varnames]
-    if isinstance(value, types.MethodType):
-        return [value.__func__, value.__self__]
-    if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc)):
-        return [getattr(value, "__module__", ""), getattr(value, "__qualname__", str(value))]
+    if (code := _code_parts(value)) is not None:
+        return code
     if dataclasses.is_dataclass(value):
         return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
     if _is_univariate_spline(value):  # it also keeps work space, whose content is random
@@ -95,11 +90,31 @@ def _parts(value: Any, inside: frozenset[int], name: str) -> list[Any]:
         return []
     if callable(value) and (slots := _slots(value)) is not None:
         cls, state = type(value), getattr(value, "__dict__", {})
-        return [cls.__module__, cls.__call__, state, slots, _methods(cls)]
+        return [cls.__module__, cls.__call__, state, slots, _members(cls)]
     try:
         return [cloudpickle.dumps(value)]
     except Exception as error:
         raise _hidden(name, value) from error
+
+
+def _code_parts(value: Any) -> list[Any] | None:
+    """What functions, methods, classes and modules count by; None for anything else."""
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, types.FunctionType):
+        return _function_parts(value)
+    if isinstance(value, types.CodeType):
+        return [value.co_code, value.co_consts, value.co_names, value.co_varnames]
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, (types.BuiltinFunctionType, types.MethodWrapperType)):
+        return [value.__qualname__, value.__self__]
+    if isinstance(value, types.ModuleType):
+        return [value.__name__]
+    if isinstance(value, (type, np.ufunc)):
+        name = getattr(value, "__qualname__", str(value))
+        return [value.__module__, name, _members(value) if isinstance(value, type) else []]
+    return None
 
 
 def _is_univariate_spline(value: Any) -> bool:
@@ -143,26 +158,54 @@ def _slots(value: Any) -> list[tuple[str, str, Any]] | None:
     return found
 
 
-def _methods(cls: type) -> list[tuple[str, str, types.CodeType]]:
-    """The code of all functions of a class and its bases."""
+def _members(cls: type) -> list[tuple[str, str, Any]]:
+    """The code of all functions of a class and its bases, and the data that they hold."""
     return [
-        (base.__qualname__, name, f.__code__)
+        (base.__qualname__, name, member.__code__ if _is_function(member) else member)
         for base in cls.__mro__
-        for name, f in sorted(vars(base).items())
-        if isinstance(f, types.FunctionType)
+        if base.__flags__ & _HEAP_TYPE
+        for name, member in sorted(vars(base).items())
+        if _is_function(member) or (not name.startswith("_") and isinstance(member, _DATA))
     ]
 
 
+def _is_function(value: Any) -> bool:
+    return isinstance(value, types.FunctionType)
+
+
 def _function_parts(function: types.FunctionType) -> list[Any]:
-    cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    named = sorted(set(function.__code__.co_names) & set(function.__globals__))
-    home = (function.__module__ or "").partition(".")[0]
-    reached = [(name, _at_home(function.__globals__[name], home)) for name in named]
+    home = _package(function)
+    cells = [_at_home(cell.cell_contents, home) for cell in function.__closure__ or ()]
+    names = _names(function.__code__)
+    reached = _reached(function.__globals__, names, home, frozenset())
     return [function.__code__, function.__defaults__, function.__kwdefaults__, cells, reached]
 
 
+def _names(code: types.CodeType) -> frozenset[str]:
+    """Globals and attributes that a function names, the functions inside it too."""
+    inner = (_names(c) for c in code.co_consts if isinstance(c, types.CodeType))
+    return frozenset(code.co_names).union(*inner)
+
+
+def _reached(
+    space: Mapping[str, Any], names: frozenset[str], home: str, inside: frozenset[str]
+) -> list[tuple[str, Any]]:
+    """The named values of a name space, and of the modules among them."""
+    found: list[tuple[str, Any]] = []
+    for name in sorted(names & set(space)):
+        value = space[name]
+        found.append((name, _at_home(value, home)))
+        if isinstance(value, types.ModuleType) and value.__name__ not in inside:
+            found += _reached(vars(value), names, home, inside | {value.__name__})
+    return found
+
+
 def _at_home(value: Any, home: str) -> Any:
-    """A function of another package counts by its name only, not by its code."""
-    if isinstance(value, types.FunctionType) and value.__module__.partition(".")[0] != home:
+    """A function or class of another package counts by its name only."""
+    if isinstance(value, (types.FunctionType, type)) and _package(value) != home:
         return [value.__module__, value.__qualname__]
     return value
+
+
+def _package(value: Any) -> str:
+    return (value.__module__ or "").partition(".")[0]

@@ -248,6 +248,10 @@ class Store:
         """Chunk files that are cut off, or gone though their points were computed."""
         return [file for files in self.files.survey(self.extents)[1].values() for file in files]
 
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """In what the values of a coordinate are kept."""
+        return np.dtype(self._array(name).dtype)
+
     def labels(self, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
         """Values of the coordinates along one dimension, as tuples in the store's order."""
         return list(zip(*(self._coordinate(name) for name in names), strict=True))
@@ -382,16 +386,15 @@ def unwritable(path: Path, error: Exception) -> StoreError:
 
 def local_path(store: str | Path) -> Path:
     """The folder of a store; a URL is refused, since stores are local folders so far."""
+    if not isinstance(store, (str, os.PathLike)) or not str(store).strip():
+        raise StoreError(f"`store` must be the path of a folder, got {store!r}; name one.")
     if "://" in str(store):
         raise StoreError(
             f"`store` must be a local path, got {str(store)!r}; stores behind a URL are not in "
             "this version: run into a local folder and copy it."
         )
     if Path(store).is_file():
-        raise StoreError(
-            f"`store` must be a folder, or a name that is free, got {str(store)!r}, which is a "
-            "file; choose another."
-        )
+        raise StoreError(f"`store` must be a folder, got the file {store}; choose another path.")
     return Path(store).resolve()  # workers may have another working folder
 
 

@@ -23,9 +23,11 @@ def test_an_axis_keeps_values_and_unit_and_gives_internal_numbers() -> None:
     assert axis(np.array([0.5, 1.0])).internal == (0.5, 1.0)
 
 
-def test_whole_numbers_stay_whole_and_objects_have_labels() -> None:
+def test_whole_numbers_stay_whole_for_build_and_objects_have_labels() -> None:
     assert axis(np.arange(3)).internal == (0, 1, 2)
-    assert axis(range(3)).labels.dtype == np.int64
+    assert all(type(v) is int for v in axis(np.arange(3)).internal)
+    assert axis(range(3)).labels.dtype == np.float64  # so that a store takes 1.5, too
+    assert Grid(dimensions({"depth": [3]}), None).describe((0,)) == "depth = 3"
     methods = axis([hd.Pade(1), hd.Pade(2)])
     assert methods.labels.tolist() == [repr(hd.Pade(1)), repr(hd.Pade(2))]
     assert axis(["a", "b"]).labels.tolist() == ["a", "b"]
@@ -49,6 +51,18 @@ def test_wrong_values_are_refused(values: Any, unit: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    "value",
+    [np.zeros(2000), object(), hd.Pade, lambda w: w, [np.zeros(2)], hd.AAA],
+)
+def test_an_object_whose_text_does_not_tell_it_needs_a_name(value: Any) -> None:
+    with pytest.raises(InputError, match=r'`values`.*; give them names .* hd.axis\(\{"name"'):
+        axis([value])
+    named = axis({"one": value, "two": 2.0})
+    assert named.labels.tolist() == ["one", "two"]
+    assert named.internal == (value, 2.0)
+
+
+@pytest.mark.parametrize(
     ("over", "said"),
     [
         ({"T": [1.0, 2.0, 1.0]}, "repeat"),
@@ -57,6 +71,10 @@ def test_wrong_values_are_refused(values: Any, unit: str | None) -> None:
         ({("a", "b"): ([1, 2],)}, "2 axes"),
         ({"T": [1.0], ("T", "b"): ([1], [2])}, "twice"),
         ({"two words": [1.0]}, "names"),
+        ({("n", "ado"): ([1], [2])}, "n_ado"),
+        ({("T", "lam"): ([1], [2]), "T_lam": [3]}, "T_lam twice"),
+        ({("a", "b_c"): ([1], [2]), ("a_b", "c"): ([3], [4])}, "a_b_c twice"),
+        ({"T": {}}, "non-empty mapping"),
         ({"sample": [1.0]}, "sample"),
         ([{"a": 1.0}, {"b": 1.0}], "first point"),
         (Table({"a": [1, 2], "b": [1]}), "one length"),

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import subprocess
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from heomdask._native import _core
+from heomdask._native.lower import lower
 from heomdask.backends.native import NativeBackend
 from heomdask.backends.traits import APPLY_TOLERANCE, Selection
 from heomdask.errors import BackendUnavailable, InputError
 from heomdask.generator.build import Expanded, build_plan
-from heomdask.hierarchy.index_set import index_set
+from heomdask.hierarchy.index_set import IndexSet, index_set
 from heomdask.hierarchy.truncation import Depth
 from heomdask.model.exponents import Exponents
 from heomdask.plan import AnyArray, Form, Operator, Pattern, Plan, Shift, Term
@@ -320,3 +323,16 @@ def test_objects_with_wide_registers_share_no_symbol(isa: str, tmp_path: Path) -
     weak = [line for line in listed.stdout.splitlines() if line[17:18] in "VWuvw"]
     assert f"heomdask::kernels_{isa}" in listed.stdout
     assert not weak
+
+
+@pytest.mark.parametrize("kind", ["site", "dense"])
+def test_tables_die_with_their_hierarchy(kind: str) -> None:
+    ados = IndexSet(Depth(2).bounds(2, None))
+    plan = build_plan([member(4, [kind], 0)], ados)
+    tables = [lower(plan), lower(plan)]
+    links = [t.crossings[1] if t.crossings else t.groups[0][1] for t in tables]
+    assert links[0] is links[1]  # made once
+    watched = [weakref.ref(ados), *map(weakref.ref, plan.patterns), weakref.ref(links[0])]
+    del ados, plan, tables, links
+    gc.collect()
+    assert not any(ref() is not None for ref in watched)

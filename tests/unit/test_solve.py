@@ -426,3 +426,15 @@ def test_import_is_light_and_names_are_there():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split("\n")[:2] == ["[] True", "True True True True"]
+
+
+def test_a_tolerance_that_rounding_may_exceed_is_not_called_met() -> None:
+    H = np.array([[0.3, 0.4], [0.4, -0.3]])
+    how = {"depth": 0, "method": "faber", "threads": 1}
+    with pytest.warns(hd.HeomdaskWarning, match="Rounding errors"):
+        tight = hd.evolve(hd.Problem(H), [1.0, 0.0], [0.0, 1e4], tol=2e-14, **how)
+    loose = hd.evolve(hd.Problem(H), [1.0, 0.0], [0.0, 1e4], tol=1e-9, **how)
+    assert (tight.outcome, loose.outcome) == (hd.Outcome.ROUNDING, hd.Outcome.DONE)
+    w, v = np.linalg.eigh(H)
+    psi = v @ (np.exp(-1e4j * w) * v[0])
+    assert np.abs(tight.rho[-1] - np.outer(psi, psi.conj())).max() < 1e-9
