@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -378,28 +378,30 @@ class Plan:
 
     def to_sparse(self, member: int = 0, scalars: Scalars | None = None) -> sp.csr_array:
         """G of one member as a CSR array (n_rows d^2, n_cols d^2), elements in C order."""
-        d = self.d
+        d2, count = self.d * self.d, sum(len(term.shifts) for term in self.terms)
+        shape = (self.n_rows * d2, self.n_cols * d2)
+        swap = np.arange(d2).reshape(self.d, self.d).T.ravel()
         names = self.named(scalars)
-        size = (self.n_rows * d * d, self.n_cols * d * d)
-        total = sp.csr_array(size, dtype=self.dtype)
-        swap = np.arange(d * d).reshape(d, d).T.ravel()
-        for term, mixing in self._mixed(member, names):
-            left = np.eye(d) if term.left is None else term.left.of(member)
-            right = np.eye(d) if term.right is None else term.right.of(member)
+        rows, cols, values = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0, self.dtype)]
+        for term in self.terms:
+            left = np.eye(self.d) if term.left is None else term.left.of(member)
+            right = np.eye(self.d) if term.right is None else term.right.of(member)
             small = np.kron(left, right.T)  # vec_C(L X R) = (L kron R^T) vec_C(X)
             if term.transposed:
                 small = small[swap]
-            total = total + sp.kron(mixing, sp.csr_array(small), format="csr")
-        return sp.csr_array(total)
-
-    def _mixed(
-        self, member: int, names: Mapping[str, NDArray[np.float64]]
-    ) -> Iterator[tuple[Term, sp.csr_array]]:
-        """Each term with its sum over shifts of s A, for one member."""
-        real = self.form == "real"
-        for term in self.terms:
-            mixing = sp.csr_array((self.n_rows, self.n_cols), dtype=self.dtype)
-            for s in term.shifts:
-                value = s.value(member, names)
-                mixing = mixing + (value.real if real else value) * self.patterns[s.pattern].matrix
-            yield term, mixing
+            i, j = np.nonzero(small)
+            for shift in term.shifts:
+                r, c, a = self.patterns[shift.pattern].entries()
+                s = shift.value(member, names)
+                numbers = (s.real if self.form == "real" else s) * small[i, j]
+                rows.append(np.add.outer(r.astype(int) * d2, i).ravel())
+                cols.append(np.add.outer(c.astype(int) * d2, j).ravel() * count + len(cols) - 1)
+                values.append(np.multiply.outer(a, numbers).ravel())
+        # each shift has columns of its own, so that equal places are added in the order of terms
+        entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(cols))
+        spread = sp.coo_array(entries, shape=(shape[0], shape[1] * max(count, 1))).tocsr()
+        places = (spread.data, spread.indices // max(count, 1), spread.indptr)
+        total = sp.csr_array(places, shape=shape)
+        total.sum_duplicates()
+        total.eliminate_zeros()
+        return total

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from heomdask import checks
 from heomdask._native import _core
 from heomdask._native.lower import lower
+from heomdask.backends.host import aligned
 from heomdask.backends.traits import (
     BackendBase,
     BackendInfo,
@@ -32,7 +33,6 @@ from heomdask.errors import BackendUnavailable
 from heomdask.plan import AnyArray, Plan, Scalars
 
 Engine = _core.Engine64 | _core.Engine32
-_ALIGNMENT = 64
 LANES = {"generic": 2, "avx2": 4, "avx512": 8}  # doubles of a register: members side by side
 CACHE_LINE = 8  # of two levels
 THREAD_BYTES = 131_072  # of a state: what one thread works through while others would start
@@ -120,10 +120,7 @@ class NativeBackend(BackendBase):
 
     def empty(self, compiled: Compiled) -> State:
         c = _native(compiled)
-        size, item = c.engine.state_size, c.real.itemsize
-        raw = np.zeros(size * item + _ALIGNMENT, dtype=np.uint8)
-        start = -raw.ctypes.data % _ALIGNMENT
-        return raw[start : start + size * item].view(c.real)
+        return aligned((c.engine.state_size,), c.real)
 
     def put(self, compiled: Compiled, host: AnyArray) -> State:
         c, p = _native(compiled), compiled.plan

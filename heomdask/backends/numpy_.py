@@ -1,28 +1,21 @@
-"""The readable definition of every primitive, and the oracle for all other backends.
+"""The readable definition of `apply`, and the oracle for all other backends.
 
 Takes: a `Plan`.
-Gives: `NumpyBackend`. A state is a plain array (M, n, d, d): each member is computed by itself,
-    so its bits cannot depend on its companions.
-Next file: `backends/native.py`, the same in fused C++ kernels.
+Gives: `NumpyBackend`; all that needs no generator is that of `backends/host.py`.
+Next file: `backends/mkl.py`, the same with assembled matrices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask.backends.traits import (
-    BackendBase,
-    BackendInfo,
-    Compiled,
-    Selection,
-    Weight,
-    state_dtype,
-)
+from heomdask.backends.host import HostBackend, numbers, weighted
+from heomdask.backends.traits import BackendInfo, Compiled, Weight, state_dtype
 from heomdask.plan import AnyArray, Plan, Scalars, Term
 
 
@@ -36,17 +29,6 @@ class NumpyCompiled:
     @property
     def nbytes(self) -> int:
         return self.plan.nbytes
-
-
-def numbers(weight: Weight, members: int) -> list[Any]:
-    """A weight as one Python number per member."""
-    listed: list[Any] = np.broadcast_to(np.asarray(weight), (members,)).tolist()
-    return listed
-
-
-def weighted(weight: Any, array: AnyArray) -> AnyArray:
-    """``weight * array`` of one member; a weight of 0 gives 0 even of NaN."""
-    return np.zeros_like(array) if weight == 0 else weight * array
 
 
 def image(plan: Plan, m: int, x: AnyArray, names: Mapping[str, NDArray[np.float64]]) -> AnyArray:
@@ -75,7 +57,7 @@ def mixed(
     return total
 
 
-class NumpyBackend(BackendBase):
+class NumpyBackend(HostBackend):
     """Plain numpy, term by term, as `plan.py` writes the generator."""
 
     def __init__(self, threads: int | None = None) -> None:
@@ -87,18 +69,6 @@ class NumpyBackend(BackendBase):
 
     def compile(self, plan: Plan, dtype: str = "float64") -> NumpyCompiled:
         return NumpyCompiled(plan, state_dtype(plan, dtype))
-
-    def empty(self, compiled: Compiled) -> AnyArray:
-        p = compiled.plan
-        return np.zeros((p.n_members, p.n_cols, p.d, p.d), dtype=compiled.dtype)
-
-    def put(self, compiled: Compiled, host: AnyArray) -> AnyArray:
-        x = self.empty(compiled)
-        x[...] = host if host.ndim == 3 else np.moveaxis(host, -1, 0)
-        return x
-
-    def fetch(self, compiled: Compiled, x: AnyArray) -> AnyArray:
-        return np.moveaxis(x, 0, -1).copy()
 
     def apply(
         self,
@@ -126,47 +96,3 @@ class NumpyBackend(BackendBase):
                 out[m, mine] = new
                 if acc is not None:
                     acc[m, mine] += weighted(wm, new.astype(acc.dtype))
-
-    def combine(
-        self,
-        compiled: Compiled,
-        out: AnyArray,
-        weights: Sequence[Weight],
-        arrays: Sequence[AnyArray],
-    ) -> None:
-        total = np.zeros_like(out)
-        with np.errstate(all="ignore"):
-            for weight, array in zip(weights, arrays, strict=True):
-                for m, number in enumerate(numbers(weight, len(out))):
-                    total[m] += weighted(number, array[m])
-        out[...] = total
-
-    def dots(self, compiled: Compiled, xs: Sequence[AnyArray], y: AnyArray) -> AnyArray:
-        n = compiled.plan.n_rows
-        result: AnyArray = np.array(
-            [[np.sum(np.conj(xm[:n]) * ym[:n]) for xm, ym in zip(x, y, strict=True)] for x in xs]
-        )
-        return result
-
-    def error_norm(
-        self,
-        compiled: Compiled,
-        error: AnyArray,
-        x: AnyArray,
-        y: AnyArray,
-        atol: float,
-        rtol: float,
-    ) -> NDArray[np.float64]:
-        n = compiled.plan.n_rows
-        with np.errstate(all="ignore"):
-            scale = atol + rtol * np.maximum(np.abs(x[:, :n]), np.abs(y[:, :n]))
-            worst = np.max(np.abs(error[:, :n]) / scale, axis=(1, 2, 3))
-        return np.asarray(worst, dtype=np.float64)
-
-    def pack(self, compiled: Compiled, x: AnyArray, selection: Selection) -> AnyArray:
-        return x[:, selection.ado, selection.row, selection.col].T.copy()
-
-    def unpack(
-        self, compiled: Compiled, buffer: AnyArray, selection: Selection, x: AnyArray
-    ) -> None:
-        x[:, selection.ado, selection.row, selection.col] = buffer.T

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
+import os
 import warnings
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -30,7 +31,8 @@ _log = logging.getLogger(__name__)
 class _Entry:
     """Where a backend lives, how to get it, and its measured cost of one application.
 
-    seconds = fixed + per_shift * shifts + per_work * work / threads, with `work` of `work_of`.
+    seconds = fixed + per_shift * shifts + per_work * work / threads, with `work` of `work_of`;
+    all of them in one run on one machine, since only ratios count.
     """
 
     module: str
@@ -38,6 +40,7 @@ class _Entry:
     needs: str
     remedy: str
     has_layout: bool = False
+    has_threads: bool = True
     fixed: float = 0.0
     per_shift: float = 0.0
     per_work: float = 0.0
@@ -56,21 +59,24 @@ _ENTRIES = {
         "install heomdask again with a C++ compiler that knows OpenMP (g++ is one)",
         has_layout=True,
         fixed=8e-6,
-        per_work=0.5e-9,
+        per_work=0.15e-9,
     ),
     "numpy": _Entry(
         "heomdask.backends.numpy_",
         "NumpyBackend",
         "numpy and scipy",
         "install heomdask again",
+        has_threads=False,
         per_shift=20e-6,
-        per_work=1.5e-9,
+        per_work=5e-9,
     ),
     "mkl": _Entry(
         "heomdask.backends.mkl",
         "MklBackend",
         "Intel's Math Kernel Library",
         "pip install 'heomdask[mkl]'",
+        fixed=25e-6,
+        per_work=0.25e-9,
     ),
     "cupy": _Entry(
         "heomdask.backends.cupy_",
@@ -135,29 +141,37 @@ def choose(
     """The backend predicted fastest for this plan among those that run here; logs which.
 
     The prediction looks at one member, so it does not depend on who shares the batch. Without
-    a plan it is the first that runs.
+    a plan it is the first that runs. A backend that would be slower is not even imported.
     """
-    runs: list[tuple[float, str, BackendTraits]] = []
-    for name, entry in _ENTRIES.items():
-        if not entry.measured:
-            continue
+    costs = {
+        name: 0.0 if plan is None else predicted_seconds(name, plan, _threads(entry, threads))
+        for name, entry in _ENTRIES.items()
+        if entry.measured
+    }
+    reasons: list[str] = []
+    for name, cost in sorted(costs.items(), key=lambda item: item[1]):
         try:
             backend = get(name, threads=threads, layout=layout)
         except BackendUnavailable as error:
-            _warn_of_slowness(str(error))
+            reasons.append(str(error))
             continue
-        cost = 0.0 if plan is None else predicted_seconds(name, plan, backend.info.threads)
-        runs.append((cost, name, backend))
-    cost, name, backend = min(runs, key=lambda run: run[0])
-    _log.info("backend 'auto' is %r, predicted %.1e s per application and member", name, cost)
-    return backend
+        if reasons:
+            _warn_of_slowness(" ".join(reasons))
+        _log.info("backend 'auto' is %r, predicted %.1e s per application and member", name, cost)
+        return backend
+    raise BackendUnavailable(" ".join(reasons))
+
+
+def _threads(entry: _Entry, wanted: int | None) -> int:
+    """Threads that a backend takes, before it is imported."""
+    return (wanted or len(os.sched_getaffinity(0))) if entry.has_threads else 1
 
 
 @functools.cache
 def _warn_of_slowness(reason: str) -> None:
-    """Say once that "auto" has to do without the compiled kernels."""
+    """Say once that "auto" has to do without something faster."""
     warnings.warn(
-        f"backend 'auto' is many times slower than it could be: {reason} (Python started in a "
+        f"backend 'auto' is slower than it could be: {reason} (Python started in a "
         "clone of the repository imports its source folder; start it elsewhere.)",
         HeomdaskWarning,
         stacklevel=2,

@@ -3,7 +3,7 @@
 Takes: a `Plan`.
 Gives: the protocol `BackendTraits`, its frozen `BackendInfo`, and `BackendBase` with the
     defaults that any backend may keep (`recur` as a loop over `apply`).
-Next file: `backends/numpy_.py`, the readable definition of every primitive.
+Next file: `backends/host.py` and `backends/numpy_.py`, the readable definition of every primitive.
 
 Shapes. A state of M members on n ADOs is opaque outside its backend; `fetch` gives it as
 (n, d, d, M) and `put` takes the same. `apply` writes the plan's rows and reads its columns.

@@ -3,6 +3,10 @@
 import pytest
 
 
-@pytest.fixture(params=["native", "numpy"])
+@pytest.fixture(params=["native", "numpy", "mkl"])
 def backend(request: pytest.FixtureRequest) -> str:
+    if request.param == "mkl":
+        pytest.importorskip(
+            "heomdask.backends.mkl", reason="MKL is not installed", exc_type=ImportError
+        )
     return str(request.param)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,12 +17,21 @@ from heomdask.backends.traits import BackendInfo
 from heomdask.errors import BackendUnavailable, HeomdaskWarning, InputError
 from heomdask.testing.random_plans import random_plan
 
+Hide = Callable[[pytest.MonkeyPatch], None]
+
 
 def hide_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine where the compiled module is missing."""
     monkeypatch.delitem(sys.modules, "heomdask.backends.native", raising=False)
     monkeypatch.delattr(heomdask._native, "_core", raising=False)
     monkeypatch.setitem(sys.modules, "heomdask._native._core", None)  # its import then raises
+
+
+def hide_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine where MKL is not installed."""
+    monkeypatch.delitem(sys.modules, "heomdask.backends.mkl", raising=False)
+    monkeypatch.setattr(sys, "prefix", "/nowhere")
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: None)
 
 
 def test_available_names_every_backend_once_with_facts_or_a_sentence() -> None:
@@ -42,18 +53,18 @@ def test_get_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hidden", "cause", "remedy"),
+    ("name", "hide", "cause", "remedy"),
     [
-        ("native", True, "its compiled extension cannot be loaded", "C++"),
-        ("mkl", False, "not part of this version", "'native' or 'numpy'"),
-        ("cupy", False, "not part of this version", "'native' or 'numpy'"),
+        ("native", hide_the_extension, "its compiled extension cannot be loaded", "C++"),
+        ("mkl", hide_mkl, "libmkl_rt was not found", "pip install 'heomdask[mkl]'"),
+        ("cupy", None, "not part of this version", "'native' or 'numpy'"),
     ],
 )
 def test_missing_backend_gives_reason_and_remedy(
-    name: str, hidden: bool, cause: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+    name: str, hide: Hide | None, cause: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if hidden:
-        hide_the_extension(monkeypatch)
+    if hide is not None:
+        hide(monkeypatch)
     with pytest.raises(BackendUnavailable) as caught:
         registry.get(name)
     assert cause in str(caught.value)
@@ -65,15 +76,34 @@ def test_auto_never_fails_without_the_extension(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     hide_the_extension(monkeypatch)
+    hide_mkl(monkeypatch)
     plan = random_plan(np.random.default_rng(1), d=2)
     registry._warn_of_slowness.cache_clear()
     with (
         caplog.at_level(logging.INFO, logger="heomdask.backends.registry"),
-        pytest.warns(HeomdaskWarning, match="slower than it could be.*extension"),
+        pytest.warns(HeomdaskWarning, match="slower than it could be.*extension.*heomdask.mkl"),
     ):
         assert registry.get("auto", plan=plan).info.name == "numpy"
     assert registry.get("auto", plan=plan).info.name == "numpy"  # said once
     assert "'auto' is 'numpy'" in caplog.text
+
+
+def test_auto_takes_mkl_without_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(
+        "heomdask.backends.mkl", reason="MKL is not installed", exc_type=ImportError
+    )
+    hide_the_extension(monkeypatch)
+    registry._warn_of_slowness.cache_clear()
+    plan = random_plan(np.random.default_rng(1), d=2, depth=5)
+    with pytest.warns(HeomdaskWarning, match="slower than it could be.*extension"):
+        assert registry.get("auto", plan=plan).info.name == "mkl"
+
+
+def test_auto_imports_nothing_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "heomdask.backends.mkl", raising=False)
+    plan = random_plan(np.random.default_rng(1), d=2)
+    assert registry.get("auto", plan=plan).info.name == "native"
+    assert "heomdask.backends.mkl" not in sys.modules
 
 
 def test_choice_is_the_smallest_prediction() -> None:

@@ -227,10 +227,14 @@ def members(count, drives=(), expansion=None):
     return prepared, states
 
 
-@pytest.mark.parametrize("backend", ["native", "numpy"])
+@pytest.mark.parametrize("backend", ["native", "numpy", "mkl"])
 @pytest.mark.parametrize("kind", ["constant", "driven", "terminator"])
 def test_a_member_is_the_same_to_the_last_bit_in_every_company(backend, kind):
-    most = {"native": 64 if kind == "constant" else 8, "numpy": 3}[backend]
+    if backend == "mkl":
+        pytest.importorskip(
+            "heomdask.backends.mkl", reason="MKL is not installed", exc_type=ImportError
+        )
+    most = {"native": 64 if kind == "constant" else 8, "numpy": 3, "mkl": 8}[backend]
     drives = [(np.sin, np.diag([0.0, 1.0, 0.5]))] if kind == "driven" else ()
     expansion = hd.Matsubara(0) if kind == "terminator" else None
     prepared, states = members(most, drives, expansion)
