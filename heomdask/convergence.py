@@ -22,9 +22,11 @@ from heomdask import checks
 from heomdask.advice import Advice, advise
 from heomdask.backends.traits import BackendTraits
 from heomdask.errors import InputError, TooLarge
-from heomdask.expansion import Expansion, warn
+from heomdask.expansion import Expansion
+from heomdask.expansion.notices import collected, warn
 from heomdask.hierarchy.truncation import Depth
 from heomdask.model.problem import Problem
+from heomdask.preparation import DOUBT
 from heomdask.results.solution import Solution
 from heomdask.solve import evolve
 
@@ -131,11 +133,16 @@ def converge(
         )
 
     def run(level: int, method: Expansion | None) -> Solution:
-        return evolve(
-            problem, rho0, grid, depth=level, expansion=method, tol=_SOLVER_SHARE * error,
-            observables=observables, save=("rho",) if observables is None else ("observables",),
-            backend=backend, threads=threads, throw=False,
-        )  # fmt: skip
+        with collected() as notices:
+            solution = evolve(
+                problem, rho0, grid, depth=level, expansion=method, tol=_SOLVER_SHARE * error,
+                observables=observables, backend=backend, threads=threads, throw=False,
+                save=("rho",) if observables is None else ("observables",),
+            )  # fmt: skip
+        for notice in notices:
+            if DOUBT not in notice:  # here the error itself is found
+                warn(notice)
+        return solution
 
     runs = _Runs(run)
     method = advice.expansion

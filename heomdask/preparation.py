@@ -25,6 +25,7 @@ from heomdask.model.bath import Bath
 from heomdask.model.exponents import Exponents
 from heomdask.model.problem import Problem
 
+DOUBT = "is estimated to be off by"
 DOUBTFUL = 0.1  # estimated error of an element of rho from which a run is called into question
 SAMPLED = 256  # times at which a pulse is remembered
 
@@ -142,9 +143,9 @@ def doubt(prepared: Prepared, times: NDArray[np.float64]) -> str | None:
     if off is None or off <= DOUBTFUL:
         return None
     return (
-        f"`depth` = {report['depth']} with `expansion` = {report['expansion']} is estimated to be "
-        f"off by {off:.2g} in elements of rho. hd.advise says what it takes, and hd.converge how "
-        "large the error really is."
+        f"`depth` = {report['depth']} with `expansion` = {report['expansion']} {DOUBT} {off:.2g} "
+        "in elements of rho. hd.advise says what it takes, and hd.converge how large the error "
+        "really is."
     )
 
 

@@ -6,6 +6,7 @@ import functools
 import subprocess
 import sys
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -200,7 +201,10 @@ class TestInteractionEnergy:
         assert sol.observables["e"][-1] == pytest.approx(expected, abs=1e-6)
 
     def test_needs_a_tier(self):
-        with pytest.raises(hd.InputError, match="raise `depth`"):
+        with (
+            pytest.warns(hd.HeomdaskWarning, match="estimated to be off"),
+            pytest.raises(hd.InputError, match="raise `depth`"),
+        ):
             run(depth=0, observables={"e": hd.interaction_energy(0)})
 
 
@@ -321,6 +325,7 @@ class TestSentinel:
         assert sentinel.watched(10_001)[-1] == 10_000
         assert sentinel.watched(3).tolist() == [0, 1, 2]
 
+    @pytest.mark.filterwarnings("ignore:.*estimated to be off")
     @pytest.mark.parametrize(
         ("T", "depth", "duration", "verdict"),
         [(1.0, 3, 40, hd.Outcome.NOT_CONVERGED), (0.1, 2, 20, hd.Outcome.UNSTABLE)],
@@ -390,6 +395,17 @@ def test_prediction_of_memory_is_what_a_run_takes(members):
     assert 0.45 * predicted < measured < 1.1 * predicted
 
 
+@pytest.mark.parametrize("depth", [3, 40])
+def test_a_hierarchy_far_too_small_is_called_into_question(depth, recwarn):
+    """Strong coupling to a slow bath: at depth 3 rho is off by 0.4, which no invariant shows."""
+    warnings.simplefilter("always")
+    bath = hd.DrudeLorentz(lam=0.5, gamma=0.05, T=0.5)
+    problem = hd.Problem(0.5 * SX, [(SZ, bath)])
+    hd.evolve(problem, [1.0, 0.0], [0.0, 20.0], depth=depth, expansion=hd.Pade(1))
+    assert any("estimated to be off" in str(w.message) for w in recwarn) == (depth == 3)
+
+
+@pytest.mark.filterwarnings("ignore:.*estimated to be off")
 def test_exponents_that_contradict_themselves_are_seen():
     """Conjugates of a pair of rates that are not exchanged: rho does not stay Hermitian."""
     c, gamma = 0.1 * np.array([0.6 + 0.5j, 0.4 - 0.1j]), [0.3 + 2j, 0.3 - 2j]
@@ -409,6 +425,7 @@ def test_exponents_that_contradict_themselves_are_seen():
     assert abs(wrong.observables["sz"][-1].imag) > 0.1
 
 
+@pytest.mark.filterwarnings("ignore:.*estimated to be off")
 def test_early_excursions_are_seen_on_long_grids():
     sx, sz = np.array([[0.0, 1.0], [1.0, 0.0]]), np.diag([1.0, -1.0])
     bath = hd.DrudeLorentz(lam=20.0, gamma=12.0, T=2.0)
