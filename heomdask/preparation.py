@@ -133,11 +133,11 @@ def doubt(prepared: Prepared, times: NDArray[np.float64]) -> str | None:
     """What is to be said of a hierarchy that is far too small by `advise`'s estimate; else None.
 
     The estimate takes milliseconds. It is some times too large as a rule, so that only one that is
-    far off is worth a warning.
+    far off is worth a warning. Depth 0 is a choice to leave the memory of the baths out.
     """
     report, problem = prepared.report, prepared.problem
     off = report.get("estimated_error")
-    if off is None and problem.couplings:
+    if off is None and problem.couplings and prepared.index_set.n_ado > 1:
         depth, expansion = report["depth"], report["expansion"]
         off = advise(problem, times, depth=depth, expansion=expansion).estimated_error
     if off is None or off <= DOUBTFUL:

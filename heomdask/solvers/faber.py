@@ -53,7 +53,7 @@ def coefficients(centre: Floats, capacity: Floats, ratio: Floats, t: Floats, deg
 
     By the recurrence ``e_{k-1} = k/(g t) e_k + r e_{k+1}`` downwards, which keeps relative
     accuracy, from where e_k is negligible; normalised by the Bessel functions of order 0 (and 1
-    where they oscillate).
+    where they oscillate). NaN where t is so long that these lie beyond the range of numbers.
     """
     y = np.maximum(capacity * t, 1e-60)
     start = _start_degree(y, ratio)
@@ -69,7 +69,8 @@ def coefficients(centre: Floats, capacity: Floats, ratio: Floats, t: Floats, deg
         below *= k
         below += np.multiply(e[k + 1], ratio, out=scratch)
     e = e[: degree + 1]
-    e *= _exact_size(centre * t, y, ratio) / _measured_size(e, ratio)
+    with np.errstate(invalid="ignore"):
+        e *= _exact_size(centre * t, y, ratio) / _measured_size(e, ratio)
     return e
 
 
@@ -158,7 +159,7 @@ class Faber:
             small = np.minimum(rate[todo] * length, PAST_PEAK * largest)
             needed = np.count_nonzero(tail > small, axis=0)
             degree[todo] = np.clip(needed, 2, MAX_DEGREE)
-            bad = (needed > MAX_DEGREE) | (largest > ceiling[todo])
+            bad = (needed > MAX_DEGREE) | ~(largest <= ceiling[todo])
             hopeless = bad & (count[todo] > 1e9)
             self.strikes[who[hopeless]] = STRIKES
             todo = todo[bad & ~hopeless]

@@ -27,6 +27,7 @@ class TestA01SlowDrude:
         assert np.max(np.abs(sol.rho[:, 0, 1] - expected)) < tolerance
         assert np.max(np.abs(sol.rho[:, 0, 0] - 0.5)) < 1e-10
 
+    @pytest.mark.filterwarnings("ignore:.*estimated to be off")
     def test_error_by_depth_is_that_of_the_truncation(self):
         case = load("A01")
         bath = hd.DrudeLorentz(lam=case["lam"], gamma=case["gamma"], T=case["T"])

@@ -22,6 +22,7 @@ def assert_is_truncation_error(found, depth, stated):
 
 
 class TestA14UndampedMode:
+    @pytest.mark.filterwarnings("ignore:.*estimated to be off")
     @pytest.mark.parametrize("name", ["T0", "hot", "strong"])
     def test_states_by_depth(self, backend, name):
         case = load("A14")["cases"][name]

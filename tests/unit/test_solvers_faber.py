@@ -78,3 +78,16 @@ def test_one_element_does_not_depend_on_its_companions():
         assert np.array_equal(alone[:, 0], together[:, i])
     assert together[0, 4] == 1.0
     assert np.max(np.abs(together[1:, 4])) < 1e-50
+
+
+def test_steps_too_long_for_numbers_are_not_taken():
+    """Coefficients that differ by more than numbers can: NaN, which no segment is built on."""
+    c, g, r = np.array([-31.9]), np.array([42.0]), np.array([-0.17])
+    assert np.isnan(coefficients(c, g, r, np.array([34.0]), 600)).any()
+    bounds = Bounds(centre=c, real=g * (1 + r), imag=g * (1 - r))
+    series = Faber(bounds, 34.0)
+    series.length[:] = 34.0
+    one = np.ones(1)
+    segments = series.choose(np.zeros(1, dtype=int), 34.0 * one, one, 1e-6 * one, 1e8 * one)
+    assert segments.length[0] < 17.0
+    assert np.isfinite(segments.weights).all()
