@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -392,30 +392,72 @@ class Plan:
         )
         return part, columns, int(np.count_nonzero(~boundary[index]))
 
-    def to_sparse(self, member: int = 0, scalars: Scalars | None = None) -> sp.csr_array:
-        """G of one member as a CSR array (n_rows d^2, n_cols d^2), elements in C order."""
-        d = self.d
+    def to_sparse(
+        self,
+        member: int = 0,
+        scalars: Scalars | None = None,
+        *,
+        rows: NDArray[np.int64] | None = None,
+        cols: NDArray[np.int64] | None = None,
+    ) -> sp.csr_array:
+        """G of one member as a CSR array, elements in C order.
+
+        `rows` and `cols` list the ADOs wanted, in their order (default: all of them); the array
+        has the shape (len(rows) d^2, len(cols) d^2).
+        """
         names = self.named(scalars)
-        size = (self.n_rows * d * d, self.n_cols * d * d)
+        n_rows = self.n_rows if rows is None else len(rows)
+        n_cols = self.n_cols if cols is None else len(cols)
+        size = (n_rows * self.d**2, n_cols * self.d**2)
         total = sp.csr_array(size, dtype=self.dtype)
-        swap = np.arange(d * d).reshape(d, d).T.ravel()
-        for term, mixing in self._mixed(member, names):
-            left = np.eye(d) if term.left is None else term.left.of(member)
-            right = np.eye(d) if term.right is None else term.right.of(member)
-            small = np.kron(left, right.T)  # vec_C(L X R) = (L kron R^T) vec_C(X)
-            if term.transposed:
-                small = small[swap]
-            total = total + sp.kron(mixing, sp.csr_array(small), format="csr")
+        for term in self.terms:
+            mixing = self._mixed(term, member, names)
+            mixing = mixing if rows is None else mixing[rows]
+            mixing = mixing if cols is None else mixing[:, cols]
+            small = sp.csr_array(self._superoperator(term, member))
+            total = total + sp.kron(mixing, small, format="csr")
         return sp.csr_array(total)
 
-    def _mixed(
-        self, member: int, names: Mapping[str, NDArray[np.float64]]
-    ) -> Iterator[tuple[Term, sp.csr_array]]:
-        """Each term with its sum over shifts of s A, for one member."""
-        real = self.form == "real"
+    def local_blocks(self, member: int, rows: NDArray[np.int64] | None = None) -> AnyArray:
+        """B_n, the part of G that maps ADO n to itself, without named terms.
+
+        Returns
+        -------
+        (n_rows, d^2, d^2), or (len(rows), d^2, d^2) for the ADOs listed in `rows`.
+        """
+        shape = (self.n_rows if rows is None else len(rows), self.d**2, self.d**2)
+        blocks = np.zeros(shape, dtype=self.dtype)
         for term in self.terms:
-            mixing = sp.csr_array((self.n_rows, self.n_cols), dtype=self.dtype)
-            for s in term.shifts:
-                value = s.value(member, names)
-                mixing = mixing + (value.real if real else value) * self.patterns[s.pattern].matrix
-            yield term, mixing
+            weight = self.local_weight(term, member)
+            chosen = weight if rows is None else weight[rows]
+            blocks += chosen[:, None, None] * self._superoperator(term, member)
+        return blocks
+
+    def local_weight(self, term: Term, member: int) -> AnyArray:
+        """The diagonal of the sum over the unnamed shifts of s A of one term, (n_rows,)."""
+        weight = np.zeros(self.n_rows, dtype=self.dtype)
+        for s in term.shifts:
+            if s.name is None:
+                value = s.scalar[member if len(s.scalar) > 1 else 0]
+                weight += value * self.patterns[s.pattern].matrix.diagonal()[: self.n_rows]
+        return weight
+
+    def _superoperator(self, term: Term, member: int) -> AnyArray:
+        """``X -> L X R``, transposed if so flagged, as a (d^2, d^2) matrix on C-ordered X."""
+        left = np.eye(self.d) if term.left is None else term.left.of(member)
+        right = np.eye(self.d) if term.right is None else term.right.of(member)
+        small: AnyArray = np.kron(left, right.T)  # vec_C(L X R) = (L kron R^T) vec_C(X)
+        if term.transposed:
+            small = small[np.arange(self.d**2).reshape(self.d, self.d).T.ravel()]
+        return small
+
+    def _mixed(
+        self, term: Term, member: int, names: Mapping[str, NDArray[np.float64]]
+    ) -> sp.csr_array:
+        """The sum over shifts of s A of one term, for one member."""
+        mixing = sp.csr_array((self.n_rows, self.n_cols), dtype=self.dtype)
+        for s in term.shifts:
+            value = s.value(member, names)
+            scalar = value.real if self.form == "real" else value
+            mixing = mixing + scalar * self.patterns[s.pattern].matrix
+        return mixing
