@@ -24,7 +24,7 @@ from heomdask.model.bath import Bath
 from heomdask.model.exponents import Exponents
 from heomdask.model.problem import Problem
 
-WORKING_STATES = {"constant": 9, "driven": 11}  # state vectors that a solver holds at once
+WORKING_STATES = {"constant": 9, "driven": 11, "steady": 85}  # state vectors held at once
 LINK_BYTES = 128  # per ADO and mode: index tables of the plan and of a backend
 
 Shape = tuple[Callable[[float], float], tuple[float, ...]]  # a pulse and where it jumps
@@ -143,6 +143,7 @@ def predicted_bytes(
     columns: int | None = None,
     save: Sequence[str] = ("rho", "observables"),
     final_ados: bool = False,
+    steady: bool = False,
 ) -> int:
     """What a run of so many members of this hierarchy takes at its peak.
 
@@ -152,11 +153,13 @@ def predicted_bytes(
     n_members : of the batch.
     columns : members that a state of the backend has room for; default: no more than there are.
     n_times, save, final_ados : as for `run_batch`.
+    steady : of a steady state, whose solver keeps a Krylov space.
     """
     n_ado, d = prepared.index_set.n_ado, prepared.problem.d
     element = 8 if prepared.expanded.form == "real" else 16
     full = 16 * d * d * n_ado * n_members  # unscaled and complex, as a user gets it
-    vectors = WORKING_STATES["driven" if prepared.shapes else "constant"]
+    kind = "steady" if steady else "driven" if prepared.shapes else "constant"
+    vectors = WORKING_STATES[kind]
     need = vectors * element * d * d * n_ado * (columns or n_members)
     need += LINK_BYTES * n_ado * prepared.index_set.n_modes
     need += 2 * full * final_ados + (n_times + 16) * full * ("ados" in save)
