@@ -27,6 +27,7 @@ from heomdask.solvers.gmres import Preconditioner, Shifted, cycle, orthogonalise
 VECTORS = (12, 16, 20, 24)  # sizes of the space at which it is judged
 INNER_TOLERANCE = 1e-2
 INNER_STEPS = 30
+EXHAUSTED = 1e-8  # what is left of a new vector, relative, when there is nothing new
 CERTAIN = 0.5  # residual of a Ritz pair, relative to the real part, whose sign is believed
 
 
@@ -74,8 +75,8 @@ def rightmost(operator: Shifted, precondition: Preconditioner, start: State) -> 
         rhs = operator.empty()
         operator.sum_of(rhs, [1.0], [basis[-1]])
         cycle(operator, precondition, rhs, 1.0, w, target=INNER_TOLERANCE, restart=INNER_STEPS)
-        _, left = orthogonalise(operator, basis, w)
-        ended = left == 0.0 or not np.isfinite(left)
+        along, left = orthogonalise(operator, basis, w)
+        ended = not left > EXHAUSTED * np.linalg.norm(along)
         if not ended:
             basis.append(w)
             images.append(_image(operator, w))

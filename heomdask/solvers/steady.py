@@ -39,6 +39,7 @@ NEAR = 1e-6  # sigma of the preconditioner, of the rate of G: keeps its blocks f
 SHIFT = 0.1  # sigma of the eigenvalues, of the rate at which row 0 moves
 SAFETY = 0.1  # the gap is an estimate
 NULL = 1e-12  # of the rate of G: a gap below is none
+DECAYED = 1e-4  # a random state that has become so small had no stationary part
 REDUCTION = 1e-2  # of the residual, between two estimates of the gap
 SEED = 20240301
 
@@ -87,12 +88,14 @@ def stationary(
         )
     generator = Shifted(backend, compiled)
     x = backend.put(compiled, _of_trace_one(plan.d, plan.n_cols, plan.dtype, guess))
-    probe, first = _random(generator, everywhere=True), _random(generator, everywhere=False)
+    probe, first = (_random(generator, everywhere=e) for e in (True, plan.d == 1))
     rate, own_rate = _speed(generator, probe), _speed(generator, first)
     if not np.isfinite(rate):
         return Stationary(x, Outcome.NOT_FINITE, {"applications": generator.applications})
-    if rate == 0.0:
-        return Stationary(x, Outcome.NOT_UNIQUE, {"applications": generator.applications})
+    if rate == 0.0:  # nothing moves: good if there is nothing but the trace
+        alone = plan.n_cols * plan.d**2 == 1
+        outcome = Outcome.DONE if alone else Outcome.NOT_UNIQUE
+        return Stationary(x, outcome, {"applications": generator.applications})
     parts = Parts.of(plan, order[: max(1, COARSE_UNKNOWNS // plan.d**2)])
     near = TwoLevel(dataclasses.replace(generator, sigma=NEAR * rate), parts, rate)
     gap = _gap(generator, near, probe, rate)
@@ -128,14 +131,16 @@ def _verdict(residual: float, target: float, gap: float, pair: Rightmost | None)
 
 def _gap(generator: Shifted, near: TwoLevel, y: State, rate: float) -> float:
     """The smallest singular value of G on states of trace 0, about; 0 if there is none but 0."""
-    gap = rate
-    size = rate * generator.norm(y)
+    gap, start = rate, generator.norm(y)
+    size = rate * start
     spent = generator.applications
     while True:
         target = REDUCTION * size
         size = gmres(generator, near, None, y, target=target, most=MOST_APPLICATIONS)
         length = generator.norm(y)
-        ratio = size / length if length > 0 else gap
+        if length <= DECAYED * start:
+            return gap
+        ratio = size / length
         if ratio <= NULL * rate:
             return 0.0
         settled = not ratio < 0.5 * gap
@@ -164,7 +169,7 @@ def _of_trace_one(d: int, n: int, dtype: np.dtype[np.generic], guess: AnyArray |
 def _random(generator: Shifted, *, everywhere: bool) -> State:
     """A random state of trace 0 and norm 1, half of it or all of it in row 0.
 
-    Conserved quantities of the system live in row 0. With d = 1 nothing there has trace 0.
+    Conserved quantities of the system live in row 0, where with d = 1 nothing has trace 0.
     """
     compiled = generator.compiled
     plan = compiled.plan
