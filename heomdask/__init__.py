@@ -51,9 +51,11 @@ if TYPE_CHECKING:
     from heomdask.outcome import Outcome as Outcome
     from heomdask.preparation import prepare as prepare
     from heomdask.results.solution import Solution as Solution
+    from heomdask.results.steady import SteadyState as SteadyState
     from heomdask.solve import as_linear_operator as as_linear_operator
     from heomdask.solve import evolve as evolve
     from heomdask.solve import run_batch as run_batch
+    from heomdask.steady import steady_state as steady_state
 
 _HOME = {
     "heomdask.advice": ("advise",),
@@ -87,7 +89,9 @@ _HOME = {
     "heomdask.outcome": ("Outcome",),
     "heomdask.preparation": ("prepare",),
     "heomdask.results.solution": ("Solution",),
+    "heomdask.results.steady": ("SteadyState",),
     "heomdask.solve": ("as_linear_operator", "evolve", "run_batch"),
+    "heomdask.steady": ("steady_state",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

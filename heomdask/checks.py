@@ -152,6 +152,12 @@ def sequence(name: str, value: Any) -> list[Any]:
     return list(value)
 
 
+def choices(name: str, value: Any, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    """Any of a few words; a single one need not stand in a list."""
+    words = [value] if isinstance(value, str) else sequence(name, value)
+    return tuple(choice(name, word, allowed) for word in words)
+
+
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in allowed:

@@ -73,27 +73,46 @@ def operator(rho0: Any, d: int) -> Complex:
 
 def hierarchy(rho0: Any, d: int, indices: NDArray[Any], expanded: Expanded) -> Complex:
     """All ADOs (n_ado, d, d) of an earlier run, checked against this run's hierarchy."""
-    n_ado = len(indices)
-    array = np.array(rho0.values if isinstance(rho0, Ados) else rho0, dtype=np.complex128)
-    if array.shape != (n_ado, d, d):
-        raise InputError(
-            f"`rho0` must have the shape ({n_ado}, {d}, {d}) of this hierarchy to restart from, "
-            f"got {array.shape}; use the same `depth` and `expansion` as the earlier run."
-        )
-    same = not isinstance(rho0, Ados) or np.array_equal(rho0.indices, indices)
-    if not same:
-        raise InputError(
-            "`rho0` must come from a run with the same hierarchy, got ADOs with other indices; "
-            "use the same `depth` and `expansion` as the earlier run."
-        )
+    array = _ados("rho0", rho0, d, indices)
     if isinstance(rho0, Ados) and rho0.modes not in ("", expanded.modes):
         raise InputError(
             "`rho0` must come from a run with the same exponents, got ADOs of other rates or "
             "coefficients; use the same baths and `expansion` as the earlier run, or go on from "
             "sol.ados.rho, which forgets the baths' memory."
         )
+    return array
+
+
+def neighbour(guess: Any, d: int, indices: NDArray[Any]) -> Complex:
+    """All ADOs (n_ado, d, d) of a solution near the one that is wanted; its exponents may differ.
+
+    Takes a solution (its `ados`), `Ados` or an array.
+    """
+    array = _ados("guess", getattr(guess, "ados", guess), d, indices)
+    if np.abs(np.trace(array[0])) < checks.HERMITIAN_TOLERANCE * np.abs(array[0]).max(initial=1.0):
+        raise InputError("`guess` must have a trace, got a state whose reduced part has none.")
+    return array
+
+
+def _ados(name: str, given: Any, d: int, indices: NDArray[Any]) -> Complex:
+    """The argument `name` as ADOs (n_ado, d, d) of the hierarchy with these indices."""
+    n_ado = len(indices)
+    try:
+        array = np.array(given.values if isinstance(given, Ados) else given, dtype=np.complex128)
+    except (TypeError, ValueError):
+        raise checks.refuse(name, "the ADOs of an earlier run", type(given).__name__) from None
+    if array.shape != (n_ado, d, d):
+        raise InputError(
+            f"`{name}` must have the shape ({n_ado}, {d}, {d}) of this hierarchy to start from, "
+            f"got {array.shape}; use the same `depth` and `expansion` as the earlier run."
+        )
+    if isinstance(given, Ados) and not np.array_equal(given.indices, indices):
+        raise InputError(
+            f"`{name}` must come from a run with the same hierarchy, got ADOs with other indices; "
+            "use the same `depth` and `expansion` as the earlier run."
+        )
     if not np.all(np.isfinite(array)):
-        raise InputError("`rho0` must be finite, got NaN or infinity in its ADOs.")
+        raise InputError(f"`{name}` must be finite, got NaN or infinity in its ADOs.")
     return array
 
 

@@ -22,6 +22,7 @@ class Outcome(enum.IntEnum):
     NOT_FINITE = 6
     TOO_MANY_STEPS = 7
     ROUNDING = 8
+    NOT_UNIQUE = 9
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -47,8 +48,9 @@ _ADVICE = {
     Outcome.FAILED: "An error was raised while the point was set up or solved; its text is kept.",
     Outcome.UNSTABLE: (
         "The reduced density matrix left the physical range by far (its trace norm grew by more "
-        "than 0.1): the truncated hierarchy is unstable here. Raise `depth`; with a Matsubara "
-        "terminator, use hd.Pade(N); at low temperature, raise N."
+        "than 0.1), or the generator has an eigenvalue with a positive real part: the truncated "
+        "hierarchy is unstable here. Raise `depth`; with a Matsubara terminator, use hd.Pade(N); "
+        "at low temperature, raise N."
     ),
     Outcome.NOT_CONVERGED: (
         "The trace norm of the reduced density matrix rose by more than 0.001, which an exact "
@@ -63,7 +65,14 @@ _ADVICE = {
     Outcome.TOO_MANY_STEPS: (
         "The step limit was reached: the generator is very stiff for these times. The fastest "
         "rates come from high Matsubara or Pade terms: use fewer with a terminator, or raise "
-        "`tol`."
+        "`tol`. Of a steady state: the residual stopped falling before `tol` was met; raise `tol`, "
+        "or start from the `guess` of a neighbouring problem."
+    ),
+    Outcome.NOT_UNIQUE: (
+        "There is more than one steady state: something is conserved (an operator that commutes "
+        "with the Hamiltonian and all couplings), or parts of the system are not connected. What "
+        "was found is one of many. The limit of one initial state comes from hd.evolve to a long "
+        "time; else restrict the problem to one block, or couple the blocks."
     ),
     Outcome.ROUNDING: (
         "Rounding errors of so many steps may add up to more than `tol`, which nothing vouches "

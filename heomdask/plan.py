@@ -376,32 +376,84 @@ class Plan:
         )
         return part, columns, int(np.count_nonzero(~boundary[index]))
 
-    def to_sparse(self, member: int = 0, scalars: Scalars | None = None) -> sp.csr_array:
-        """G of one member as a CSR array (n_rows d^2, n_cols d^2), elements in C order."""
+    def to_sparse(
+        self,
+        member: int = 0,
+        scalars: Scalars | None = None,
+        *,
+        rows: NDArray[np.int64] | None = None,
+        cols: NDArray[np.int64] | None = None,
+    ) -> sp.csr_array:
+        """G of one member as a CSR array, elements in C order.
+
+        `rows` and `cols` list the ADOs wanted, in their order (default: all of them); the array
+        has the shape (len(rows) d^2, len(cols) d^2).
+        """
         d2, count = self.d * self.d, sum(len(term.shifts) for term in self.terms)
-        shape = (self.n_rows * d2, self.n_cols * d2)
-        swap = np.arange(d2).reshape(self.d, self.d).T.ravel()
+        row_at, n_rows = _places(rows, self.n_rows)
+        col_at, n_cols = _places(cols, self.n_cols)
         names = self.named(scalars)
-        rows, cols, values = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0, self.dtype)]
+        r_all, c_all, values = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0, self.dtype)]
         for term in self.terms:
-            left = np.eye(self.d) if term.left is None else term.left.of(member)
-            right = np.eye(self.d) if term.right is None else term.right.of(member)
-            small = np.kron(left, right.T)  # vec_C(L X R) = (L kron R^T) vec_C(X)
-            if term.transposed:
-                small = small[swap]
+            small = self._superoperator(term, member)
             i, j = np.nonzero(small)
             for shift in term.shifts:
-                r, c, a = self.patterns[shift.pattern].entries()
+                row, col, a = self.patterns[shift.pattern].entries()
+                r, c = row_at[row], col_at[col]
+                kept = (r >= 0) & (c >= 0)
                 s = shift.value(member, names)
                 numbers = (s.real if self.form == "real" else s) * small[i, j]
-                rows.append(np.add.outer(r.astype(int) * d2, i).ravel())
-                cols.append(np.add.outer(c.astype(int) * d2, j).ravel() * count + len(cols) - 1)
-                values.append(np.multiply.outer(a, numbers).ravel())
+                r_all.append(np.add.outer(r[kept] * d2, i).ravel())
+                c_all.append(np.add.outer(c[kept] * d2, j).ravel() * count + len(c_all) - 1)
+                values.append(np.multiply.outer(a[kept], numbers).ravel())
         # each shift has columns of its own, so that equal places are added in the order of terms
-        entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(cols))
-        spread = sp.coo_array(entries, shape=(shape[0], shape[1] * max(count, 1))).tocsr()
+        entries = np.concatenate(values), (np.concatenate(r_all), np.concatenate(c_all))
+        wide = (n_rows * d2, n_cols * d2 * max(count, 1))
+        spread = sp.coo_array(entries, shape=wide).tocsr()
         places = (spread.data, spread.indices // max(count, 1), spread.indptr)
-        total = sp.csr_array(places, shape=shape)
+        total = sp.csr_array(places, shape=(n_rows * d2, n_cols * d2))
         total.sum_duplicates()
         total.eliminate_zeros()
         return total
+
+    def local_blocks(self, member: int, rows: NDArray[np.int64] | None = None) -> AnyArray:
+        """B_n, the part of G that maps ADO n to itself, without named terms.
+
+        Returns
+        -------
+        (n_rows, d^2, d^2), or (len(rows), d^2, d^2) for the ADOs listed in `rows`.
+        """
+        shape = (self.n_rows if rows is None else len(rows), self.d**2, self.d**2)
+        blocks = np.zeros(shape, dtype=self.dtype)
+        for term in self.terms:
+            weight = self.local_weight(term, member)
+            chosen = weight if rows is None else weight[rows]
+            blocks += chosen[:, None, None] * self._superoperator(term, member)
+        return blocks
+
+    def local_weight(self, term: Term, member: int) -> AnyArray:
+        """The diagonal of the sum over the unnamed shifts of s A of one term, (n_rows,)."""
+        weight = np.zeros(self.n_rows, dtype=self.dtype)
+        for s in term.shifts:
+            if s.name is None:
+                value = s.scalar[member if len(s.scalar) > 1 else 0]
+                weight += value * self.patterns[s.pattern].matrix.diagonal()[: self.n_rows]
+        return weight
+
+    def _superoperator(self, term: Term, member: int) -> AnyArray:
+        """``X -> L X R``, transposed if so flagged, as a (d^2, d^2) matrix on C-ordered X."""
+        left = np.eye(self.d) if term.left is None else term.left.of(member)
+        right = np.eye(self.d) if term.right is None else term.right.of(member)
+        small: AnyArray = np.kron(left, right.T)  # vec_C(L X R) = (L kron R^T) vec_C(X)
+        if term.transposed:
+            small = small[np.arange(self.d**2).reshape(self.d, self.d).T.ravel()]
+        return small
+
+
+def _places(listed: NDArray[np.int64] | None, n: int) -> tuple[NDArray[np.int64], int]:
+    """Where each of n ADOs stands in a list (-1: nowhere), and the list's length; None: as is."""
+    if listed is None:
+        return np.arange(n), n
+    at = np.full(n, -1)
+    at[listed] = np.arange(len(listed))
+    return at, len(listed)

@@ -173,10 +173,7 @@ class _Request:
     def __post_init__(self) -> None:
         checks.tolerance("tol", self.tol)
         checks.choice("method", self.method, METHODS)
-        words = (self.save,) if isinstance(self.save, str) else tuple(self.save)
-        for word in words:
-            checks.choice("save", word, SAVE)
-        object.__setattr__(self, "save", words)
+        object.__setattr__(self, "save", checks.choices("save", self.save, SAVE))
         if self.threads is not None:
             checks.whole_number("threads", self.threads, low=1)
 
@@ -231,7 +228,9 @@ def _run(prepared: Sequence[Prepared], rho0s: Any, request: _Request) -> BatchRe
     plan = build_plan(members, ados)  # 2 generate
     clock.append(time.perf_counter())
 
-    backend = _backend(request, plan)  # 3 compile
+    backend = registry.resolve(  # 3 compile
+        request.backend, threads=request.threads, layout=request.layout, plan=plan
+    )
     _refuse_if_too_large(first, len(columns.members), request, backend)
     compiled = backend.compile(plan)
     wanted = canonical(request.observables, plan.d)
@@ -247,12 +246,6 @@ def _run(prepared: Sequence[Prepared], rho0s: Any, request: _Request) -> BatchRe
 
     seconds = dict(zip(("generate", "compile", "propagate"), np.diff(clock).tolist(), strict=True))
     return _collect(batch, request, record, wanted, seconds)  # 5 collect
-
-
-def _backend(request: _Request, plan: Plan) -> BackendTraits:
-    if not isinstance(request.backend, str):
-        return request.backend
-    return registry.get(request.backend, threads=request.threads, layout=request.layout, plan=plan)
 
 
 @dataclass(eq=False)

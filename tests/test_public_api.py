@@ -13,8 +13,8 @@ PUBLIC = {
     "Pade", "Matsubara", "AAA", "ESPRIT", "Depth", "ModeLimits", "Weighted",
     "advise", "converge",
     # runs
-    "evolve", "run_batch", "prepare", "as_linear_operator", "interaction_energy",
-    "Solution", "Outcome",
+    "evolve", "steady_state", "run_batch", "prepare", "as_linear_operator", "interaction_energy",
+    "Solution", "SteadyState", "Outcome",
     # sweeps
     "Sweep", "SerialRunner", "Table", "axis", "mean", "open",
     # what may go wrong

@@ -27,7 +27,7 @@ from heomdask import checks, memory
 from heomdask.backends import mkl_library
 from heomdask.backends.host import HostBackend, aligned, numbers, weighted
 from heomdask.backends.mkl_library import Factor
-from heomdask.backends.traits import BackendInfo, Compiled, Weight, local_blocks, state_dtype
+from heomdask.backends.traits import BackendInfo, Compiled, Weight, state_dtype
 from heomdask.plan import AnyArray, Plan, Scalars, Shift
 
 DENSE_FROM = 6  # levels: below, the product with a block costs more than its few elements
@@ -151,7 +151,7 @@ def _part(plan: Plan, name: str | None, dtype: np.dtype[Any]) -> Part:
         return _LIBRARY.sparse(terms.to_sparse(m), dtype)
 
     def local(terms: Plan, m: int) -> Factor:
-        block = local_blocks(terms, m, rows=1)[0]
+        block = terms.local_blocks(m, np.array([0]))[0]
         if np.count_nonzero(block) * DENSE_FILL < block.size:
             return sparse(terms, m)
         return _LIBRARY.dense(block, plan.n_rows, dtype)

@@ -35,6 +35,7 @@ from heomdask.plan import AnyArray, Plan, Scalars
 Engine = _core.Engine64 | _core.Engine32
 LANES = {"generic": 2, "avx2": 4, "avx512": 8}  # doubles of a register: members side by side
 CACHE_LINE = 8  # of two levels
+MOST_COMBINED = 32  # arrays that the kernel takes in one pass
 THREAD_BYTES = 131_072  # of a state: what one thread works through while others would start
 
 
@@ -200,7 +201,14 @@ class NativeBackend(BackendBase):
         self, compiled: Compiled, out: State, weights: Sequence[Weight], arrays: Sequence[State]
     ) -> None:
         c = _native(compiled)
-        c.engine.combine(out, list(arrays), c.weights(*weights))
+        terms = sorted(zip(weights, arrays, strict=True), key=lambda term: term[1] is not out)
+        for first in range(
+            0, len(terms), MOST_COMBINED - 1
+        ):  # `out` is overwritten: it comes first
+            chunk = terms[first : first + MOST_COMBINED - 1]
+            if first > 0:
+                chunk = [(1.0, out), *chunk]
+            c.engine.combine(out, [x for _, x in chunk], c.weights(*(w for w, _ in chunk)))
 
     def dots(self, compiled: Compiled, xs: Sequence[State], y: State) -> AnyArray:
         c = _native(compiled)

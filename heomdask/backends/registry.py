@@ -135,6 +135,19 @@ def get(
     return cast("BackendTraits", factory(threads=threads))
 
 
+def resolve(
+    backend: str | BackendTraits,
+    *,
+    threads: int | None = None,
+    layout: Layout = "auto",
+    plan: Plan | None = None,
+) -> BackendTraits:
+    """A backend as it is, or that of a name as `get` gives it."""
+    if not isinstance(backend, str):
+        return backend
+    return get(backend, threads=threads, layout=layout, plan=plan)
+
+
 def choose(
     plan: Plan | None, *, threads: int | None = None, layout: Layout = "auto"
 ) -> BackendTraits:

@@ -21,6 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from heomdask.backends.local import local_inverse
 from heomdask.plan import AnyArray, Plan, Scalars
 
 State = Any  # a backend's own array
@@ -187,7 +188,10 @@ class BackendTraits(Protocol):
         ...
 
     def solve_local(self, compiled: Compiled, sigma: Weight, x: State, out: State) -> None:
-        """Per ADO, ``(B_n - sigma) out = x``, B_n the part of G that maps ADO n to itself."""
+        """Per ADO, ``(B_n - sigma) out = x``, B_n the part of G that maps ADO n to itself.
+
+        The first call with a `sigma` factorises; later ones with the same find it done.
+        """
         ...
 
     def mark(self) -> Any:
@@ -245,15 +249,8 @@ class BackendBase:
     def solve_local(
         self: BackendTraits, compiled: Compiled, sigma: Weight, x: State, out: State
     ) -> None:
-        plan = compiled.plan
-        d2 = plan.d * plan.d
-        given, result = self.fetch(compiled, x), self.fetch(compiled, out)
-        shifts = np.broadcast_to(np.asarray(sigma), (plan.n_members,))
-        for m in range(plan.n_members):
-            blocks = local_blocks(plan, m) - shifts[m] * np.eye(d2)
-            solved = np.linalg.solve(blocks, given[: plan.n_rows, ..., m].reshape(-1, d2, 1))
-            result[: plan.n_rows, ..., m] = solved.reshape(-1, plan.d, plan.d)
-        out[...] = self.put(compiled, result)
+        inverse = local_inverse(compiled, compiled.plan, sigma)
+        out[...] = self.put(compiled, inverse(self.fetch(compiled, x)))
 
     def host(self, buffer: Any) -> AnyArray:
         result: AnyArray = np.asarray(buffer)
@@ -276,22 +273,3 @@ def state_dtype(plan: Plan, precision: str) -> np.dtype[Any]:
     if plan.form == "real":
         return np.dtype(precision)
     return np.dtype("complex128" if precision == "float64" else "complex64")
-
-
-def local_blocks(plan: Plan, member: int, rows: int | None = None) -> AnyArray:
-    """B_n for every ADO of one member, or for the first `rows`: (n_rows, d^2, d^2)."""
-    d = plan.d
-    n = plan.n_rows if rows is None else rows
-    blocks = np.zeros((n, d * d, d * d), dtype=plan.dtype)
-    swap = np.arange(d * d).reshape(d, d).T.ravel()
-    for term in plan.terms:
-        diagonal = np.zeros(n, dtype=plan.dtype)
-        for s in term.shifts:
-            if s.name is None:
-                value = s.scalar[member if len(s.scalar) > 1 else 0]
-                diagonal = diagonal + value * plan.patterns[s.pattern].matrix.diagonal()[:n]
-        left = np.eye(d) if term.left is None else term.left.of(member)
-        right = np.eye(d) if term.right is None else term.right.of(member)
-        small = np.kron(left, right.T)
-        blocks = blocks + diagonal[:, None, None] * (small[swap] if term.transposed else small)
-    return blocks

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask.backends.traits import BackendInfo, BackendTraits, Compiled, State, local_blocks
+from heomdask.backends.traits import BackendInfo, BackendTraits, Compiled, State
 from heomdask.plan import Plan, Term
 from heomdask.solvers.trajectory import Floats
 
@@ -100,7 +100,7 @@ def _local_box(plan: Plan) -> Floats:
     """The box (4, M) of a plan whose terms are all local, exactly."""
     box = np.empty((4, plan.n_members))
     for m in range(plan.n_members):
-        block = local_blocks(plan, m, rows=1)[0]
+        block = plan.local_blocks(m, np.array([0]))[0]
         if not np.all(np.isfinite(block)):
             box[:, m] = 0.0, 0.0, -1.0, 1.0  # the run will find out
             continue

@@ -242,6 +242,19 @@ class VectorConformance(Hooks):
             for k, (state, host) in enumerate(zip(states, hosts, strict=True)):
                 assert k == target or np.array_equal(be.fetch(compiled, state), host)
 
+    @pytest.mark.parametrize("target", [None, 0, 39])
+    def test_combine_of_many(self, target: int | None) -> None:
+        case = CASES[2]
+        plan = case.plan()
+        be, compiled = self.ready(plan)
+        hosts = [case.state(plan, stream) for stream in range(40)]
+        weights = per_member(case, plan, 40)
+        states = [be.put(compiled, h) for h in hosts]
+        out = be.empty(compiled) if target is None else states[target]
+        be.combine(compiled, out, weights, states)
+        want = weighted_sum(list(zip(hosts, weights, strict=True)))
+        assert_close(be.fetch(compiled, out), want, 400.0, APPLY_TOLERANCE["float64"])
+
     @some_cases
     def test_reductions_and_their_determinism(self, case: Case) -> None:
         plan = case.plan()

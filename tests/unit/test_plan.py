@@ -105,6 +105,19 @@ def test_a_member_taken_out_of_random_plans(case):
     np.testing.assert_array_equal(found, plan.to_sparse(last, scalars).toarray())
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if not c.names and c.depth == 2], ids=str)
+def test_chosen_rows_columns_and_blocks(case):
+    plan = case.plan()
+    last, d2, rows, cols = plan.n_members - 1, plan.d**2, np.array([3, 0]), np.array([1, 3, 4])
+    whole = plan.to_sparse(last).toarray().reshape(plan.n_rows, d2, plan.n_cols, d2)
+    cut = plan.to_sparse(last, rows=rows, cols=cols).toarray().reshape(2, d2, 3, d2)
+    np.testing.assert_allclose(cut, whole[rows][:, :, cols], rtol=0, atol=1e-13)
+    blocks = plan.local_blocks(last)
+    expected = np.stack([whole[n, :, n] for n in range(plan.n_rows)])
+    np.testing.assert_allclose(blocks, expected, rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(plan.local_blocks(last, rows), blocks[rows])
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_parts_of_random_plans(case):
     plan = case.plan()

@@ -201,10 +201,7 @@ class TestInteractionEnergy:
         assert sol.observables["e"][-1] == pytest.approx(expected, abs=1e-6)
 
     def test_needs_a_tier(self):
-        with (
-            pytest.warns(hd.HeomdaskWarning, match="estimated to be off"),
-            pytest.raises(hd.InputError, match="raise `depth`"),
-        ):
+        with pytest.raises(hd.InputError, match="raise `depth`"):
             run(depth=0, observables={"e": hd.interaction_energy(0)})
 
 

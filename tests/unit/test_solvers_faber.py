@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from heomdask.solvers.faber import coefficients
+from heomdask.solvers.bounds import Bounds
+from heomdask.solvers.faber import Faber, coefficients
 
 ELLIPSES = [  # centre, real and imaginary semi-axis, time
     (-1.0, 1.0, 1.0, 3.0),

@@ -1,0 +1,157 @@
+"""The local solve: every ADO by itself, factorised once per compiled plan and shift.
+
+Takes: a `Plan` and a shift sigma.
+Gives: `local_inverse`, which applies ``(B_n - sigma)^-1`` to all ADOs of a host array.
+Next file: `backends/traits.py`, whose `solve_local` it is.
+
+Where everything but a scalar is the same on all ADOs, ``B_n = B + w_n``, one eigenvalue
+decomposition ``B = V diag(b) V^-1`` serves all of them and all shifts:
+
+    (B_n - sigma)^-1 = V diag(1 / (b + w_n - sigma)) V^-1
+
+so that a solve is two matrix products with the whole state, and nothing is kept per ADO but one
+number. An anti-Hermitian B (a Hamiltonian alone) has a unitary V. Where the operators differ from
+ADO to ADO, or V is far from unitary (B near an exceptional point), the blocks are inverted one by
+one; equal blocks share an inverse.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heomdask.plan import AnyArray, Plan
+
+WORST_CONDITION = 1e6  # of V: each digit of it is one lost in the solve
+MOST_SHIFTS = 4  # remembered per compiled plan
+_known: weakref.WeakKeyDictionary[Any, dict[bytes, LocalInverse]] = weakref.WeakKeyDictionary()
+
+
+def local_inverse(owner: object, plan: Plan, sigma: Any) -> LocalInverse:
+    """The local solve of a compiled plan (the `owner`), made at the first call for a `sigma`."""
+    shifts = np.broadcast_to(np.asarray(sigma), (plan.n_members,))
+    key = shifts.tobytes()
+    kept = _known.setdefault(owner, {})
+    found = kept.get(key)
+    if found is None:
+        made = LocalInverse(tuple(factorise(plan, m, shift) for m, shift in enumerate(shifts)))
+        if len(kept) >= MOST_SHIFTS:
+            kept.clear()
+        found = kept.setdefault(key, made)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class LocalInverse:
+    """One factorisation per member."""
+
+    members: tuple[Shifted | Blocks, ...]
+
+    def __call__(self, x: AnyArray) -> AnyArray:
+        """From x (n_cols, d, d, M) to the solutions of the same shape; those of a halo are 0."""
+        result = np.zeros_like(x)
+        for m, member in enumerate(self.members):
+            n = member.n_rows
+            flat = np.ascontiguousarray(x[:n, ..., m]).reshape(n, -1)
+            result[:n, ..., m] = member(flat).reshape(x[:n, ..., m].shape)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Shifted:
+    """``V diag(1 / (b + w_n - sigma)) V^-1``, all transposed: states are rows.
+
+    For a real plan V and V^-1 hold real and imaginary parts of `m` modes side by side; for a
+    complex one they hold m = d^2 modes.
+    """
+
+    into: AnyArray  # (d^2, m) or (d^2, 2 m)
+    back: AnyArray  # (m, d^2) or (2 m, d^2)
+    inverse: NDArray[np.complex128]  # (n_rows, m)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.inverse)
+
+    def __call__(self, x: AnyArray) -> AnyArray:
+        modes: AnyArray = x @ self.into
+        if np.iscomplexobj(self.into):
+            turned = modes * self.inverse
+        else:
+            size = self.inverse.shape[1]
+            re, im = modes[:, :size], modes[:, size:]
+            c, s = self.inverse.real, self.inverse.imag
+            turned = np.concatenate([re * c - im * s, re * s + im * c], axis=1)
+        result: AnyArray = turned @ self.back
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """One inverse for every different block."""
+
+    inverses: AnyArray  # (number of blocks, d^2, d^2)
+    which: NDArray[np.int64]  # (n_rows,)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.which)
+
+    def __call__(self, x: AnyArray) -> AnyArray:
+        result: AnyArray = np.empty_like(x)
+        for k, inverse in enumerate(self.inverses):
+            own = np.flatnonzero(self.which == k)
+            result[own] = x[own] @ inverse.T
+        return result
+
+
+def factorise(plan: Plan, member: int, sigma: Any) -> Shifted | Blocks:
+    """The cheaper of the two forms that is accurate."""
+    weights = np.zeros((len(plan.terms), plan.n_rows), dtype=plan.dtype)
+    for row, term in zip(weights, plan.terms, strict=True):
+        row[:] = plan.local_weight(term, member)
+    plain = [t.left is None and t.right is None and not t.transposed for t in plan.terms]
+    scalar = np.array(plain, dtype=bool)
+    operators = weights[~scalar]
+    if np.all(operators == operators[:, :1]):
+        shifts = weights[scalar].sum(axis=0)
+        first = plan.local_blocks(member, np.array([0]))[0] - shifts[0] * np.eye(plan.d**2)
+        values, vectors, inverse = _eigen(first)
+        if np.linalg.norm(vectors, 2) * np.linalg.norm(inverse, 2) < WORST_CONDITION:
+            return _shifted(plan.form == "real", values, vectors, inverse, shifts - sigma)
+    _, first_rows, which = np.unique(weights, axis=1, return_index=True, return_inverse=True)
+    blocks = plan.local_blocks(member, first_rows) - sigma * np.eye(plan.d**2)
+    return Blocks(np.linalg.inv(blocks), np.asarray(which).reshape(-1))
+
+
+def _shifted(
+    real: bool, values: AnyArray, vectors: AnyArray, inverse: AnyArray, shifts: AnyArray
+) -> Shifted:
+    """Of a real B, of each pair of conjugate modes one counts twice."""
+    if not real:
+        over = np.asarray(1.0 / (values + shifts[:, None]), dtype=np.complex128)
+        return Shifted(inverse.T.copy(), vectors.T.copy(), over)
+    tiny = np.finfo(float).eps * np.abs(values).max()
+    kept = values.imag >= -tiny
+    twice = np.where(values[kept].imag > tiny, 2.0, 1.0)
+    w, v = inverse[kept].T, vectors[:, kept].T * twice[:, None]
+    into = np.concatenate([w.real, w.imag], axis=1)
+    back = np.concatenate([v.real, -v.imag], axis=0)
+    over = np.asarray(1.0 / (values[kept] + shifts[:, None]), dtype=np.complex128)
+    return Shifted(into, back, over)
+
+
+def _eigen(matrix: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Eigenvalues, eigenvectors V and V^-1; a unitary V where the matrix is anti-Hermitian."""
+    if np.array_equal(matrix, -matrix.conj().T):
+        values, vectors = np.linalg.eigh(1j * matrix)
+        return -1j * values, vectors, vectors.conj().T
+    values, vectors = np.linalg.eig(matrix)
+    try:
+        return values, vectors, np.linalg.inv(vectors)
+    except np.linalg.LinAlgError:  # defective, to the last bit
+        return values, vectors, np.full_like(vectors, np.inf)

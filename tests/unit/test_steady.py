@@ -1,0 +1,194 @@
+"""`hd.steady_state`: against dense null spaces, QuTiP and evolution; its answers and refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+from unittest import mock
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from solver_problems import SX, SZ, plan_of, spin_boson, stiff, trimer
+
+import heomdask as hd
+from heomdask.backends.local import Shifted as OneBasis
+from heomdask.backends.local import factorise
+from heomdask.backends.native import NativeBackend
+from heomdask.backends.numpy_ import NumpyBackend
+from heomdask.solvers import steady
+from heomdask.solvers.gmres import Shifted, gmres
+from heomdask.solvers.two_level import Parts, TwoLevel
+from heomdask.testing.strategies import shapes
+
+PROBLEM = hd.Problem(
+    0.25 * SZ + 0.5 * SX, [hd.Coupling(SZ, hd.DrudeLorentz(lam=0.1, gamma=0.5, T=0.5))]
+)
+HOW = {"depth": 4, "expansion": hd.Pade(1)}
+
+
+def solved(plan, backend, **how):
+    compiled = backend.compile(plan)
+    found = steady.stationary(
+        backend, compiled, order=np.arange(plan.n_rows), **({"tol": 1e-10} | how)
+    )
+    return found, backend.fetch(compiled, found.state)[..., 0]
+
+
+def dense(plan):
+    """Eigenvalues without the one of the steady state, and that state."""
+    g = plan.to_sparse().toarray()
+    values, vectors = scipy.linalg.eig(g)
+    at = np.argmin(np.abs(values))
+    x = vectors[:, at].reshape(plan.n_rows, plan.d, plan.d)
+    return np.delete(values, at), x / np.trace(x[0])
+
+
+@pytest.mark.parametrize("form", ["real", "complex"])
+@pytest.mark.parametrize("backend", [NumpyBackend(), NativeBackend(threads=1)], ids=["np", "c"])
+@pytest.mark.parametrize(
+    ("problem", "depth"), [(spin_boson(), 6), (stiff(), 3), (trimer(), 3)], ids=["sb", "stiff", "3"]
+)
+def test_null_vector(problem, depth, backend, form):
+    plan = plan_of([problem], depth, form)
+    found, x = solved(plan, backend)
+    others, expected = dense(plan)
+    assert found.outcome.good
+    assert np.max(np.abs(x - expected)) < 1e-9
+    assert found.pair.value.real == pytest.approx(others.real.max(), rel=0.2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(shape=shapes(constant=True, largest=30), coarse=st.integers(1, 30))
+def test_random_problem_is_solved_or_its_trouble_is_named(shape, coarse):
+    plan = plan_of(shape.members(1), shape.depth)
+    others, expected = dense(plan)
+    with mock.patch.object(steady, "COARSE_UNKNOWNS", coarse * plan.d**2):
+        found, x = solved(plan, NumpyBackend(), tol=1e-8)
+    rate = max(np.abs(others), default=1.0)
+    nearest, right = min(np.abs(others), default=1.0), max(others.real, default=-1.0)
+    if nearest < 1e-11 * rate:
+        assert found.outcome is hd.Outcome.NOT_UNIQUE
+    elif right > 1e-3 * rate:
+        assert found.outcome is hd.Outcome.UNSTABLE or not found.pair.settled
+    elif found.outcome.good:
+        size = max(np.max(np.abs(expected)), 1.0)
+        assert np.max(np.abs(x - expected)) < 1e-6 * size
+    else:
+        assert found.outcome is not hd.Outcome.NOT_FINITE
+        assert nearest < 1e-6 * rate or right > 0
+
+
+def test_two_level_is_exact_where_all_rows_are_coarse():
+    plan = plan_of([spin_boson()], 3)
+    backend = NumpyBackend()
+    operator = Shifted(backend, backend.compile(plan), 0.3)
+    exact = TwoLevel(operator, Parts.of(plan, np.arange(plan.n_rows)), 1.0)
+    rhs = np.random.default_rng(0).normal(size=(plan.n_rows, 2, 2))
+    rhs[0] -= np.trace(rhs[0]) / 2 * np.eye(2)
+    b, x = backend.put(operator.compiled, rhs), operator.empty()
+    assert gmres(operator, exact, b, x, target=1e-12, most=10) < 1e-12
+    assert operator.applications <= 3
+
+
+def test_local_solve_keeps_one_number_per_ado_or_shares_its_blocks():
+    uniform = factorise(plan_of([trimer()], 3), 0, 0.1)
+    assert isinstance(uniform, OneBasis)
+    assert uniform.inverse.shape[0] == 20
+    assert 5 <= uniform.inverse.shape[1] <= 9  # of a pair of conjugate modes only one is kept
+    jordan = np.array([[0, 1], [0, 0]], dtype=complex)
+    exceptional = dataclasses.replace(spin_boson(), hamiltonian=0.25 * SX, lindblad=(jordan,))
+    plan = plan_of([exceptional], 3)
+    solver = factorise(plan, 0, 0.1)
+    x = np.random.default_rng(1).normal(size=(plan.n_rows, 4))
+    blocks = plan.local_blocks(0) - 0.1 * np.eye(4)
+    np.testing.assert_allclose(np.einsum("nij,nj->ni", blocks, solver(x)), x, atol=1e-9)
+
+
+def test_nothing_but_a_lindblad_operator():
+    decay = np.array([[0, 0], [1, 0]])
+    state = hd.steady_state(hd.Problem(0.5 * SZ, lindblad=[0.3 * decay]))
+    np.testing.assert_allclose(state.rho, np.diag([0, 1]), atol=1e-9)
+
+
+def test_same_as_a_long_evolution():
+    state = hd.steady_state(PROBLEM, tol=1e-9, observables={"e": hd.interaction_energy(0)}, **HOW)
+    sol = hd.evolve(
+        PROBLEM, [1, 0], [0, 300], tol=1e-10, observables={"e": hd.interaction_energy(0)}, **HOW
+    )
+    assert np.max(np.abs(state.rho - sol.rho[-1])) < 1e-8
+    assert np.max(np.abs(state.ados.values - sol.ados.values)) < 1e-7
+    assert state.observables["e"] == pytest.approx(sol.observables["e"][-1], abs=1e-8)
+    warm = hd.steady_state(PROBLEM, tol=1e-6, guess=sol, **HOW)
+    assert warm.stats["applications_solve"] == 1
+
+
+def test_result_in_other_forms():
+    xarray, qutip = pytest.importorskip("xarray"), pytest.importorskip("qutip")
+    state = hd.steady_state(PROBLEM, observables={"sz": SZ}, **HOW)
+    ds = state.to_xarray()
+    assert isinstance(ds, xarray.Dataset)
+    assert ds["rho"].dims == ("i", "j")
+    assert ds.attrs["outcome"] == "done"
+    assert float(ds["sz"]) == state.observables["sz"]
+    assert state.to_qutip() == qutip.Qobj(state.rho)
+    lean = hd.steady_state(PROBLEM, save="observables", observables={"sz": SZ}, **HOW)
+    assert lean.rho is lean.ados is None
+    assert lean.observables == state.observables
+    with pytest.raises(hd.InputError, match="`save`"):
+        lean.to_qutip()
+
+
+def test_auto_chooses_depth_and_expansion():
+    state = hd.steady_state(PROBLEM, depth="auto", expansion="auto", error=1e-2)
+    assert state.stats["estimated_error"] < 1e-2
+
+
+def test_a_tolerance_beyond_rounding_is_named():
+    problem = hd.Problem(
+        0.25 * SZ + 0.5 * SX, [hd.Coupling(SZ, hd.DrudeLorentz(lam=1e-7, gamma=0.5, T=0.5))]
+    )
+    state = hd.steady_state(problem, tol=1e-14, throw=False, **HOW)
+    assert state.outcome is hd.Outcome.TOO_MANY_STEPS
+
+
+@pytest.mark.parametrize(
+    ("what", "changes", "named"),
+    [
+        ("a drive", {"problem": hd.Problem(SX, drives=[(np.cos, SZ)])}, "`problem`.*evolve"),
+        ("no problem", {"problem": 3.0}, "`problem`"),
+        ("tol 0", {"tol": 0.0}, "`tol`"),
+        ("save a time", {"save": "times"}, "`save`"),
+        ("no depth", {"depth": None}, "`depth`"),
+        ("a guess of another shape", {"guess": np.eye(2)}, "`guess`.*shape"),
+        ("a guess that is none", {"guess": "x"}, "`guess`"),
+        ("a guess without trace", {"guess": np.zeros((15, 2, 2))}, "`guess`.*trace"),
+        ("a guess with NaN", {"guess": np.full((15, 2, 2), np.nan)}, "`guess`.*finite"),
+    ],
+)
+def test_wrong_input(what, changes, named):
+    del what
+    keywords = {"problem": PROBLEM, **HOW} | changes
+    with pytest.raises(hd.InputError, match=named):
+        hd.steady_state(keywords.pop("problem"), **keywords)
+
+
+qutip = pytest.importorskip("qutip")
+heom = pytest.importorskip("qutip.solver.heom")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_same_state_as_qutip(seed):
+    rng = np.random.default_rng([7, seed])
+    d = 2 + seed % 2
+    H, Q = (qutip.rand_herm(d, density=1.0, seed=int(rng.integers(1000))) for _ in range(2))
+    T, lam = rng.uniform(0.5, 2), rng.uniform(0.02, 0.15)
+    if seed < 4:
+        bath = heom.DrudeLorentzPadeBath(Q, lam=lam, gamma=rng.uniform(0.3, 1.5), T=T, Nk=1)
+    else:
+        bath = heom.UnderDampedBath(Q, lam=lam, gamma=0.4, w0=1.0, T=T, Nk=1)
+    depth = 4 if d == 2 else 3
+    expected, _ = heom.HEOMSolver(H, bath, depth).steady_state()
+    state = hd.steady_state(hd.Problem(H, [bath]), depth=depth, tol=1e-10)
+    assert np.max(np.abs(state.rho - expected.full())) < 1e-8
