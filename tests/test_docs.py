@@ -118,6 +118,14 @@ def test_outcomes_page_is_generated_from_the_enum() -> None:
     assert page == script(folder / "generate.py").outcomes()
 
 
+def test_figures_of_the_performance_page_are_those_of_its_report() -> None:
+    folder = ROOT / "docs"
+    page = (folder / "performance.md").read_text(encoding="utf-8")
+    own = script(folder / "performance.py")
+    report = own.msgspec.json.decode((folder / "performance.json").read_bytes(), type=own.Report)
+    assert page == own.rendered(page, report)
+
+
 def test_picture_is_drawn_by_its_script() -> None:
     folder = ROOT / "docs" / "explanation"
     picture = (folder / "hourglass.svg").read_text(encoding="utf-8")
