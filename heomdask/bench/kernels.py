@@ -14,6 +14,7 @@ import numpy as np
 
 from heomdask import memory
 from heomdask.backends.native import NativeBackend, NativeCompiled
+from heomdask.backends.traits import Selection
 from heomdask.bench import peers
 from heomdask.bench.cases import Case
 from heomdask.bench.machine import peak, triad
@@ -21,7 +22,8 @@ from heomdask.bench.timing import Action, Effort, Seconds, Spread
 from heomdask.bench.work import Work, work_of
 from heomdask.plan import Plan
 
-_STATES = 6  # ours, on one thread and on all, and the arrays of the triads
+_STATES = 18  # of both precisions, on one thread and on all, and the arrays of the triads
+_TERMS = 10  # of a segment
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Kernel:
     """One application; shares are of the limits measured in the same rounds.
 
     `bandwidth_share` compares with a triad of the footprint of the two states, in the caches if
-    they are.
+    they are. `segment_*` is one term of a polynomial, of ten that are computed in one call: what
+    the solvers do.
     """
 
     case: str
@@ -42,6 +45,8 @@ class Kernel:
     gflops: Spread
     peak_share: Spread
     bandwidth_share: Spread
+    segment_nanoseconds: Spread
+    segment_peak_share: Spread
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,8 @@ def measure(case: Case, effort: Effort, threads: list[int]) -> Measured:
 def expected_seconds(case: Case, effort: Effort) -> float:
     """A guess: every action in every round, and the building of the peers' matrices."""
     elements = case.n_ado * 12 * case.system.d**2 * (1 if case.system.d < 16 else 2.7)
-    calls = case.members * 1e-9 * elements / 4 + 6e-9 * elements
-    actions = 8 if case.members == 1 else 14
+    calls = case.members * 3e-9 * elements + 6e-9 * elements
+    actions = 10 if case.members == 1 else 18
     return 0.3 + (effort.rounds + 2) * (actions * effort.sample + calls) + 5e-7 * elements
 
 
@@ -119,7 +124,9 @@ class _Bench:
     def _add(self, backend: NativeBackend, compiled: NativeCompiled, precision: str) -> None:
         n = compiled.threads
         self.works[precision, n] = work_of(self.plan, precision)
-        self.actions["apply", precision, n] = Action(_apply(backend, compiled), n)
+        self.actions["apply", precision, n], self.actions["segment", precision, n] = (
+            Action(call, n) for call in _calls(backend, compiled)
+        )
         for what, (action, amount) in {
             "peak": peak(backend, precision),
             "triad": triad(backend, 2 * compiled.engine.state_size * compiled.dtype.itemsize),
@@ -131,7 +138,9 @@ class _Bench:
         """Figures from the seconds of all rounds."""
         found = []
         for (precision, n), work in self.works.items():
-            per_ado = seconds["apply", precision, n] / (self.plan.n_rows * self.plan.n_members)
+            size = self.plan.n_rows * self.plan.n_members
+            per_ado = seconds["apply", precision, n] / size
+            term = seconds["segment", precision, n] / size / _TERMS
             rates = {
                 what: self.amounts[what, precision, n] / seconds[what, precision, n]
                 for what in ("peak", "triad")
@@ -142,14 +151,23 @@ class _Bench:
                     Spread.of(1e9 * per_ado), Spread.of(1e-9 * work.flops / per_ado),
                     Spread.of(work.flops / per_ado / rates["peak"]),
                     Spread.of(work.nbytes / per_ado / rates["triad"]),
+                    Spread.of(1e9 * term), Spread.of(work.flops / term / rates["peak"]),
                 )
             )  # fmt: skip
         return found
 
 
-def _apply(backend: NativeBackend, compiled: NativeCompiled) -> Callable[[], None]:
+def _calls(
+    backend: NativeBackend, compiled: NativeCompiled
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """One application, and one segment that stays bounded."""
     plan = compiled.plan
     rng = np.random.default_rng(1)
     x = backend.put(compiled, rng.normal(size=(plan.n_cols, plan.d, plan.d, 1)))
-    out = backend.empty(compiled)
-    return lambda: backend.apply(compiled, x, out)
+    out, *work = (backend.empty(compiled) for _ in range(3))
+    coefficients = np.tile([1e-3, 0.1, -0.1, 0.1], (_TERMS + 1, 1))
+    probe = Selection.whole([0], plan.d)
+    return (
+        lambda: backend.apply(compiled, x, out),
+        lambda: backend.recur(compiled, x, coefficients, out, probe, (work[0], work[1])),
+    )

@@ -79,8 +79,10 @@ def describe(found: list[Limits], isa: str) -> Machine:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
+    settings = [f"{name}={value}" for name, value in os.environ.items() if name[:4] == "OMP_"]
+    system = ", ".join([platform.system(), *sorted(settings)])
     return Machine(
-        _processor(), len(os.sched_getaffinity(0)), isa, platform.system(), versions,
+        _processor(), len(os.sched_getaffinity(0)), isa, system, versions,
         os.getloadavg()[0], found,
     )  # fmt: skip
 

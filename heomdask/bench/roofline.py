@@ -21,7 +21,7 @@ from heomdask.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LINE = 0.045  # of the height of the picture: a line of text
+_LINE = 0.032  # of the height of the picture: a line of text
 
 
 def draw(report: Report, picture: Path) -> Path:
@@ -104,5 +104,6 @@ def _label(panel: Axes, kernels: Sequence[Kernel]) -> None:
             panel.annotate(
                 kernels[i].case, places[i], xytext=(right, height), xycoords="axes fraction",
                 textcoords="axes fraction", va="center", fontsize=7.5, color=styles[i],
-                arrowprops={"arrowstyle": "-", "color": styles[i], "lw": 0.5, "shrinkB": 3},
+                arrowprops={"arrowstyle": "-", "color": styles[i], "lw": 0.5, "shrinkB": 3,
+                            "relpos": (0, 0.5)},
             )  # fmt: skip

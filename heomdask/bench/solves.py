@@ -97,7 +97,7 @@ SOLVES = (
 
 def expected_seconds(solve: Solve, effort: Effort) -> float:
     """A guess: QuTiP once for each setting that is tried, and twice in every round."""
-    once = 4e-6 * solve.case.n_ado * solve.case.system.d**2 * len(solve.times) / 10
+    once = 3e-5 * solve.case.n_ado * solve.case.system.d**2
     return 1 + once * (12 + 2 * effort.rounds)
 
 
@@ -136,9 +136,13 @@ def _settings(
                 reached[method] = (time.thread_time() - started, rtol, off)
                 break
     best = min(reached, key=lambda method: reached[method][0], default=None)
-    chosen = {"default": DEFAULT if DEFAULT in reached else None, "best": best}
+    labels: dict[str, list[str]] = {DEFAULT: ["default"]}
+    if best is not None:
+        labels.setdefault(best, []).append("best")
     return {
-        f"QuTiP, {which}: {method} {reached[method][1]:.0e}": (method, *reached[method][1:])
-        for which, method in chosen.items()
-        if method is not None
-    }
+        f"QuTiP, {' and '.join(names)}: {method} {reached[method][1]:.0e}": (
+            method, *reached[method][1:],
+        )
+        for method, names in labels.items()
+        if method in reached
+    }  # fmt: skip

@@ -89,7 +89,7 @@ def _kernel(case: Case, effort: Effort) -> Step:
 
 
 def _solve(solve: Solve, quick: bool) -> Step:
-    effort = dataclasses.replace(QUICK if quick else FULL, rounds=3 if quick else 7)
+    effort = dataclasses.replace(QUICK if quick else FULL, rounds=3 if quick else 5)
 
     def run(report: Report) -> None:
         report.solves.append(solves.measure(solve, effort, thread_counts()))

@@ -37,6 +37,7 @@ def caption(report: Report) -> str:
     return (
         f"{m.processor}, {m.cores} cores, instruction set {m.instruction_set}, {m.system}; "
         f"{versions}; load at the start {m.load:.1f}"
+        + (": other work was running, figures of several threads mean nothing" * (m.load > 0.5))
     )
 
 
@@ -76,13 +77,14 @@ def _kernels(report: Report) -> Table:
             k.case, k.precision.replace("float", "f"), str(k.threads), f"{k.n_ado:,}",
             number(k.work.flops), number(k.work.nbytes), with_spread(k.nanoseconds),
             number(k.gflops.median), number(100 * k.peak_share.median),
-            number(100 * k.bandwidth_share.median),
+            number(100 * k.bandwidth_share.median), with_spread(k.segment_nanoseconds),
+            number(100 * k.segment_peak_share.median),
         ]
         for k in report.kernels
     ]  # fmt: skip
     headings = [
         "apply", "type", "threads", "ADOs", "FLOP", "bytes", "ns", "GFLOP/s", "% of peak",
-        "% of triad",
+        "% of triad", "segment, ns", "% of peak",
     ]  # fmt: skip
     return Table("Kernels, per ADO and member", headings, rows)
 

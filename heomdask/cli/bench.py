@@ -57,6 +57,8 @@ def _measured(console: Console, steps: list[Step], quick: bool) -> Report:
         report = suite.begin(quick)
         for step in steps:
             progress.update(task, description=escape(step.name))
+            if not console.is_terminal:
+                console.print(escape(step.name))
             step.run(report)
             progress.advance(task, step.seconds)
     return report
