@@ -129,6 +129,14 @@ def test_every_key_of_the_toml_file_has_a_meaning() -> None:
             assert f"| `{key}` | " in page
 
 
+def test_figures_of_the_performance_page_are_those_of_its_report() -> None:
+    folder = ROOT / "docs"
+    page = (folder / "performance.md").read_text(encoding="utf-8")
+    own = script(folder / "performance.py")
+    report = own.msgspec.json.decode((folder / "performance.json").read_bytes(), type=own.Report)
+    assert page == own.rendered(page, report)
+
+
 def test_picture_is_drawn_by_its_script() -> None:
     folder = ROOT / "docs" / "explanation"
     picture = (folder / "hourglass.svg").read_text(encoding="utf-8")

@@ -33,20 +33,22 @@ from heomdask.errors import BackendUnavailable
 from heomdask.plan import AnyArray, Plan, Scalars
 
 Engine = _core.Engine64 | _core.Engine32
+Triad = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 LANES = {"generic": 2, "avx2": 4, "avx512": 8}  # doubles of a register: members side by side
-CACHE_LINE = 8  # of two levels
+CACHE_LINE = 8  # doubles
 MOST_COMBINED = 32  # arrays that the kernel takes in one pass
 THREAD_BYTES = 131_072  # of a state: what one thread works through while others would start
 
 
 @dataclass(frozen=True, eq=False)
 class NativeCompiled:
-    """A plan with its engine; `real` is the type that states are made of."""
+    """A plan with its engine and its threads; `real` is the type that states are made of."""
 
     plan: Plan
     dtype: np.dtype[Any]
     real: np.dtype[Any]
     engine: Any
+    threads: int
     backend: NativeBackend
 
     @property
@@ -95,11 +97,12 @@ class NativeBackend(BackendBase):
         double = dtype == "float64"
         x = lower(plan)
         kind = _core.Engine64 if double else _core.Engine32
+        threads = self._threads_for(plan)
         engine = kind(
-            x.shape, self._isa, self._threads_for(plan), self._single(plan, double), x.table,
+            x.shape, self._isa, threads, self._single(plan, double), x.table,
             x.diagonal, x.local, x.has_local, x.crossings, x.groups, x.named, x.named_diagonal,
         )  # fmt: skip
-        return NativeCompiled(plan, full, np.dtype(dtype), engine, self)
+        return NativeCompiled(plan, full, np.dtype(dtype), engine, threads, self)
 
     def _threads_for(self, plan: Plan) -> int:
         """As many threads as have something to do: with less, they only wait for each other."""
@@ -233,6 +236,23 @@ class NativeBackend(BackendBase):
         c = _native(compiled)
         full = np.ascontiguousarray(buffer, dtype=c.dtype)
         c.engine.unpack(full.view(c.real), *_elements(selection), x)
+
+    def multiply_adds(self, precision: str, rounds: int) -> float:
+        """Do nothing but multiply-adds in registers, on all threads; how many operations."""
+        single = np.dtype(precision) == np.float32
+        return _core.multiply_adds(self._isa, single, self._threads, rounds)
+
+    def triad_arrays(self, size: int) -> Triad:
+        """Three arrays for `triads`, in memory near the threads that will work on them."""
+        size = -(-size // CACHE_LINE) * CACHE_LINE
+        a, b, c = (aligned((size,), np.dtype(np.float64)) for _ in range(3))
+        for turned in ((a, b, c), (b, c, a), (c, a, b)):
+            self.triads(turned, 1)  # who writes first has it near
+        return a, b, c
+
+    def triads(self, arrays: Triad, repeats: int) -> None:
+        """``a = b + s c``, on all threads; a, b and c from `triad_arrays`."""
+        _core.triads(self._isa, self._threads, *arrays, repeats)
 
 
 def _native(compiled: Compiled) -> NativeCompiled:

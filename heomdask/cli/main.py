@@ -1,4 +1,4 @@
-"""The commands: run, plan, status, plot, backends, schema.
+"""The commands: run, plan, status, plot, backends, bench, schema.
 
 Takes: the command line.
 Gives: a store, a summary table and a picture; exit status 0, or with one clear sentence 2 (130
@@ -167,6 +167,22 @@ def backends() -> None:
     from heomdask.cli.summary import backends_table
 
     _console.print(backends_table())
+
+
+@app.command()
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="The short run: about a minute.")] = False,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this one, or those of a pattern as 'fmo-7-*'."),
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write all figures to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the roofline to this file.")] = None,
+) -> None:
+    """Time the kernels, whole solves and set-up beside this machine's limits and other programs."""
+    from heomdask.cli.bench import bench as run_bench
+
+    run_bench(_console, quick, case or [], json, plot)
 
 
 @app.command()

@@ -46,5 +46,9 @@ class TestNativeGeneric(NativeConformance):
     isa = "generic"
 
 
+class TestNativeAvx2(NativeConformance):
+    isa = "avx2"
+
+
 class TestNativeAvx512(NativeConformance):
     isa = "avx512"

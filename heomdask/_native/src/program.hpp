@@ -114,11 +114,18 @@ template <class T> struct KernelPair {
     Kernels<T> real, complex;
 };
 
+struct MultiplyAdds { // a loop at the processor's peak, and what it does in a round
+    double (*run)(int64_t rounds);
+    int flops;
+};
+
 struct KernelTable {
     const char *isa;
     KernelPair<double> f64[2]; // blocks of one register, and wide ones
     KernelPair<float> f32[2];
     KernelPair<double> single; // one member, vectorised inside the ADO
+    MultiplyAdds adds64, adds32;
+    void (*triad)(double *a, const double *b, const double *c, int64_t n);
 };
 
 constexpr int wide_up_to = 2; // levels
