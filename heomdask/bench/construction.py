@@ -19,7 +19,8 @@ from heomdask.bench.timing import Spread
 from heomdask.generator.build import Expanded, build_plan
 from heomdask.hierarchy.index_set import IndexSet
 from heomdask.hierarchy.truncation import Depth
-from heomdask.preparation import LINK_BYTES, prepare
+from heomdask.memory import LINK_BYTES
+from heomdask.preparation import prepare
 
 STAGES = ("index set", "links", "plan", "compile")
 
