@@ -83,6 +83,8 @@ def run(
     if settings.title:
         _console.rule(escape(settings.title))
     with _interruptible(target), Workers(scheduler=scheduler, workers=workers) as computing:
+        if not Path(target).exists():
+            computing.start()  # they come up while the plan is made
         needs = sweep.plan(store=target, workers=workers)
         if needs.pending:
             computing.start()

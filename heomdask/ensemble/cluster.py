@@ -23,7 +23,7 @@ from heomdask import checks
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from distributed import Client
+    from distributed import Client, LocalCluster
 
 STOPS = (signal.SIGINT, signal.SIGTERM)  # what a user or a batch system ends a run with
 SECONDS_TO_REACH = 10  # a running scheduler answers at once
@@ -52,6 +52,7 @@ class Workers:
         self._scheduler = scheduler
         self._count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
         self._stack = contextlib.ExitStack()
+        self._cluster: LocalCluster | None = None
         self._client: Client | None = None
 
     def __enter__(self) -> Self:
@@ -66,20 +67,24 @@ class Workers:
         with _signals_held():
             self._stack.__exit__(kind, error, traceback)
 
-    def start(self) -> Client:
-        """A client of workers that may still be starting."""
-        if self._client is None:
-            address = self._scheduler
-            client = _local(self._stack, self._count) if address is None else _reach(address)
-            self._client = self._stack.enter_context(client)
-        return self._client
+    def start(self) -> None:
+        """Begin to start local ones, which goes on by itself; or reach the scheduler."""
+        if self._cluster is None and self._client is None:
+            if self._scheduler is None:
+                self._cluster = _local(self._stack, self._count)
+            else:
+                self._client = self._stack.enter_context(_reach(self._scheduler))
 
     def client(self) -> Client:
         """A client of workers that are all there."""
-        client = self.start()
+        from distributed import Client
+
+        self.start()
+        if self._client is None:
+            self._client = self._stack.enter_context(Client(self._cluster))
         if self._scheduler is None:
-            client.wait_for_workers(self._count, timeout=SECONDS_TO_START)
-        return client
+            self._client.wait_for_workers(self._count, timeout=SECONDS_TO_START)
+        return self._client
 
 
 @contextlib.contextmanager
@@ -128,10 +133,10 @@ async def _identify(address: str) -> None:
         await asyncio.wait_for(scheduler.identity(), SECONDS_TO_REACH)
 
 
-def _local(stack: contextlib.ExitStack, count: int) -> Client:
-    """A client of `count` workers that are about to start, and end with the stack."""
+def _local(stack: contextlib.ExitStack, count: int) -> LocalCluster:
+    """A cluster of `count` workers that are about to start, and end with the stack."""
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import LocalCluster
 
     settings = {
         "distributed.scheduler.worker-saturation": 1.0,
@@ -152,7 +157,7 @@ def _local(stack: contextlib.ExitStack, count: int) -> Client:
         )  # fmt: skip
         stack.enter_context(cluster)
     cluster.scale(count)
-    return Client(cluster)
+    return cluster
 
 
 @contextlib.contextmanager
