@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks, memory
-from heomdask.advice import advise
+from heomdask.advice import advise, rough_error
 from heomdask.errors import InputError
 from heomdask.expansion import Keyed, expand_once, warn
 from heomdask.generator.build import Expanded, structure
@@ -130,16 +130,15 @@ def _sample(
 
 
 def doubt(prepared: Prepared, times: NDArray[np.float64]) -> str | None:
-    """What is to be said of a hierarchy that is far too small by `advise`'s estimate; else None.
+    """What is to be said of a hierarchy that is estimated to be far too small; else None.
 
-    The estimate takes milliseconds. It is some times too large as a rule, so that only one that is
-    far off is worth a warning. Depth 0 is a choice to leave the memory of the baths out.
+    The estimate is some times too large as a rule: only one that is far off is worth a warning. Depth 0 is a choice to leave the memory of the baths out.
     """
     report, problem = prepared.report, prepared.problem
     off = report.get("estimated_error")
     if off is None and problem.couplings and prepared.index_set.n_ado > 1:
         depth, expansion = report["depth"], report["expansion"]
-        off = advise(problem, times, depth=depth, expansion=expansion).estimated_error
+        off = rough_error(problem, times, depth=depth, expansion=expansion)
     if off is None or off <= DOUBTFUL:
         return None
     return (

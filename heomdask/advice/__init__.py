@@ -6,6 +6,6 @@ Next file: `advice.py`, then `dephasing.py`, `mixing.py` and `estimate.py`.
 """
 
 from heomdask.advice.advice import Advice
-from heomdask.advice.estimate import advise
+from heomdask.advice.estimate import advise, rough_error
 
-__all__ = ["Advice", "advise"]
+__all__ = ["Advice", "advise", "rough_error"]

@@ -96,6 +96,13 @@ def advise(
     return dataclasses.replace(found, smaller=point.smaller(found, truncation, coarser))
 
 
+def rough_error(problem: Problem, times: ArrayLike, *, depth: Any, expansion: Any) -> float:
+    """`Advice.estimated_error` of a choice by pure dephasing alone: in milliseconds, as a rule."""
+    point = _Point(problem, checks.times("times", times), math.inf)
+    level = point.level(expansion, as_truncation(depth))
+    return point.expansion_error(expansion) + HALF * point.dephasing_error(expansion, level)
+
+
 class _Point:
     """What all estimates of one problem share, and the estimates."""
 
@@ -144,11 +151,14 @@ class _Point:
 
         Faint modes may make it larger or, by chance, smaller: it is taken with and without them.
         """
-        errors = []
-        for hierarchy in {self.hierarchy(method, n) for n in (level, LARGEST)}:
-            errors.append(depth_error(hierarchy, self.span, level))
-            errors.append(mixing.depth_error(hierarchy, *self.mixed, self.span, level) / HALF)
-        return max(errors)
+        hierarchies = {self.hierarchy(method, n) for n in (level, LARGEST)}
+        mixed = (mixing.depth_error(h, *self.mixed, self.span, level) for h in hierarchies)
+        return max(self.dephasing_error(method, level), *(error / HALF for error in mixed))
+
+    def dephasing_error(self, method: Expansion | None, level: int) -> float:
+        """That of pure dephasing."""
+        hierarchies = {self.hierarchy(method, n) for n in (level, LARGEST)}
+        return max(depth_error(h, self.span, level) for h in hierarchies)
 
     def deep_enough(self, method: Expansion | None, aim: float) -> int:
         """A depth with an error within `aim`, in units of HALF, or the deepest looked at."""
@@ -159,6 +169,11 @@ class _Point:
         while level < limit and self.depth_error(method, level) > aim:
             level = min(level + max(1, level // 8), limit)
         return level
+
+    def level(self, method: Expansion | None, truncation: Truncation) -> int:
+        """The depth of a truncation."""
+        rates = [float(rate) for e in self.exponents(method) for rate in e.gamma.real]
+        return truncation.bounds(len(rates), rates).largest
 
     def size(self, method: Expansion | None, truncation: Truncation) -> memory.Size:
         exponents = self.exponents(method)
@@ -173,9 +188,8 @@ class _Point:
 
     def advice(self, method: Expansion | None, truncation: Truncation) -> Advice:
         """What a choice is worth, and what it takes."""
-        rates = [float(rate) for e in self.exponents(method) for rate in e.gamma.real]
         size, off = self.size(method, truncation), self.expansion_error(method)
-        level = truncation.bounds(len(rates), rates).largest
+        level = self.level(method, truncation)
         left = HALF * self.depth_error(method, level)
         return Advice(
             depth=level if isinstance(truncation, Depth) else truncation,

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import sys
+import sysconfig
 import threading
 import types
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,7 @@ import numpy as np
 from heomdask import checks
 from heomdask.errors import InputError
 
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _HEAP_TYPE = 1 << 9  # the interpreter's flag of a class that is made at run time
 _DATA = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray, np.generic)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
@@ -112,8 +114,8 @@ def _code_parts(value: Any) -> list[Any] | None:
     if isinstance(value, types.ModuleType):
         return [value.__name__]
     if isinstance(value, (type, np.ufunc)):
-        name = getattr(value, "__qualname__", str(value))
-        return [value.__module__, name, _members(value) if isinstance(value, type) else []]
+        names = [getattr(value, n, str(value)) for n in ("__module__", "__qualname__")]
+        return [*names, _members(value) if isinstance(value, type) else []]
     return None
 
 
@@ -169,6 +171,12 @@ def _members(cls: type) -> list[tuple[str, str, Any]]:
     ]
 
 
+def _is_installed(function: types.FunctionType) -> bool:
+    """Whether it is of an installed package, whose globals stay what they are."""
+    file = getattr(sys.modules.get(function.__module__ or ""), "__file__", None) or ""
+    return file.startswith(_INSTALLED)
+
+
 def _is_function(value: Any) -> bool:
     return isinstance(value, types.FunctionType)
 
@@ -176,8 +184,9 @@ def _is_function(value: Any) -> bool:
 def _function_parts(function: types.FunctionType) -> list[Any]:
     home = _package(function)
     cells = [_at_home(cell.cell_contents, home) for cell in function.__closure__ or ()]
-    names = _names(function.__code__)
-    reached = _reached(function.__globals__, names, home, frozenset())
+    reached: list[Any] = []
+    if not _is_installed(function):
+        reached = _reached(function.__globals__, _names(function.__code__), home, frozenset())
     return [function.__code__, function.__defaults__, function.__kwdefaults__, cells, reached]
 
 

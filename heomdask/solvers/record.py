@@ -140,7 +140,8 @@ class Record:
     def finish(self, x: State) -> Trajectory:
         """Everything as a `Trajectory`."""
         task = self.task
-        growth = self.largest / np.where(self.start_size > 0, self.start_size, 1.0)
+        with np.errstate(invalid="ignore"):  # a start that is infinite
+            growth = self.largest / np.where(self.start_size > 0, self.start_size, 1.0)
         early = ~np.isnan(self.stopped_at)
         rates = fastest_rate(task.compiled.plan) if early.any() else np.zeros(task.members)
         stats = []

@@ -91,7 +91,8 @@ class Stepper:
         record.applications[who & record.active] += 1
         if first or self.pieces:
             size, speed = record.size_of(self.y), record.size_of(self.k[0])
-            guess = np.where(speed > 0, 0.1 * size / np.where(speed > 0, speed, 1.0), task.span)
+            with np.errstate(invalid="ignore"):  # a state that is infinite
+                guess = np.where(speed > 0, 0.1 * size / np.where(speed > 0, speed, 1.0), task.span)
             self.step = np.where(who, np.minimum(self.step, guess), self.step)
 
     def _lengths(self, idx: Ints) -> tuple[Floats, Floats]:

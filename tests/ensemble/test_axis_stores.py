@@ -32,7 +32,7 @@ def make_old(path: Path) -> None:
     specification: Any = group.attrs["specification"]
     specification["axes"][0]["kinds"] = ["i"]
     group.attrs["specification"] = specification
-    values = np.asarray(group["e"][:]).astype(np.int64)  # type: ignore[index]
+    values = np.asarray(group["e"][:]).astype(np.int64)  # type: ignore[index]  # it is an array
     group.create_array("e", data=values, overwrite=True, dimension_names=["e"], compressors=None)
 
 

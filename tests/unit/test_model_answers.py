@@ -37,7 +37,7 @@ class ByInstance:
 known = {"lam": 0.1}
 SOURCES = {
     "class attribute": lambda w: Cfg.lam * shape(w),
-    "module attribute": lambda w: settings.lam * shape(w),  # type: ignore[attr-defined]
+    "module attribute": lambda w: settings.lam * shape(w),  # type: ignore[attr-defined]  # made above
     "bound builtin": lambda w, get=known.get: get("lam") * shape(w),
     "partial": functools.partial(lambda get, w: get("lam") * shape(w), known.get),
     "function inside": lambda w: (lambda: Cfg.lam)() * shape(w),

@@ -49,6 +49,7 @@ def random_bath(rng, kind, Q):
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*estimated to be off")  # shallow ones are equal, too
 @pytest.mark.parametrize("seed", range(20))
 def test_random_problem(seed):
     rng = np.random.default_rng([2025, seed])
