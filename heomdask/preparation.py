@@ -132,7 +132,8 @@ def _sample(
 def doubt(prepared: Prepared, times: NDArray[np.float64]) -> str | None:
     """What is to be said of a hierarchy that is estimated to be far too small; else None.
 
-    The estimate is some times too large as a rule: only one that is far off is worth a warning. Depth 0 is a choice to leave the memory of the baths out.
+    The estimate is some times too large as a rule: only one that is far off is worth a warning.
+    Depth 0 is a choice to leave the memory of the baths out.
     """
     report, problem = prepared.report, prepared.problem
     off = report.get("estimated_error")
