@@ -161,10 +161,7 @@ template <class N, bool HasB, bool HasC> Epilogue<N> epilogue_for(Acc accumulate
 }
 
 template <class N> Epilogue<N> epilogue_for(const Step<Scalar<N>> &s) {
-    const bool add = s.accumulate != Acc::off, both = add && s.accumulate != Acc::add;
-    const bool plain = s.mode[A] == all && s.mode[B] != mixed && s.mode[C] != mixed &&
-                       (!add || s.mode[W] == all) && (!both || s.mode[WX] == all);
-    if (!plain)
+    if (!is_plain(s))
         return epilogue_masked<N>;
     if (s.mode[B] == all)
         return s.mode[C] == all ? epilogue_for<N, true, true>(s.accumulate)
