@@ -45,6 +45,13 @@ void epilogue_masked(const Step<Scalar<N>> &s, int h, const Scalar<N> *y, const 
         top.store(s.top + h), sum.store(s.sum + h);
 }
 
+// Whether it goes without masks: no weight is zero for some members only, and acc takes something.
+template <class T> HD_INLINE bool is_plain(const Step<T> &s) {
+    const bool add = s.accumulate != Acc::off, both = add && s.accumulate != Acc::add;
+    return s.mode[A] == all && s.mode[B] != mixed && s.mode[C] != mixed &&
+           (!add || s.mode[W] == all) && (!both || s.mode[WX] == all);
+}
+
 // The common case: every weight of every member in use is other than zero. The largest element is
 // always found: it costs less than what is waited for, and half the variants less to compile.
 template <class N, bool HasB, bool HasC, Acc ACC>
@@ -85,5 +92,40 @@ void epilogue(const Step<Scalar<N>> &s, int h, const Scalar<N> *y, const Scalar<
         add(sum0, add(sum1, sum2)).store(s.sum + h);
     }
 }
+
+// The same for one member, register by register as y comes: it need not be stored. A b or c of 0
+// needs no variant of its own: with x in the place of old, what is not finite is not so in y.
+template <class N> struct Ending {
+    using T = Scalar<N>;
+    N a, b, c, wx, w;
+    Acc accumulate;
+    typename N::vec highest, total;
+
+    explicit Ending(const Step<T> &s)
+        : a(of(s, A)), b(of(s, B)), c(of(s, C)), wx(of(s, WX)), w(of(s, W)),
+          accumulate(s.accumulate), highest(N::zero().re), total(N::zero().re) {}
+
+    static N of(const Step<T> &s, Weight which) {
+        return s.mode[which] == none ? N::zero() : weight<N>(s, which, 0);
+    }
+    HD_INLINE void operator()(N y, const T *x, const T *old, T *out, T *acc) {
+        const N own = N::load(x);
+        const N t = fma(c, N::load(old), fma(b, own, fma(a, y, N::zero())));
+        t.store(out);
+        if (accumulate != Acc::off) {
+            N more = accumulate == Acc::init_both ? N::zero() : N::load(acc);
+            if (accumulate != Acc::add)
+                more = fma(wx, own, more);
+            fma(w, t, more).store(acc);
+        }
+        highest = max(highest, rank(t));
+        total = add(total, rank(t));
+    }
+    void report(const Step<T> &s) const {
+        using V = typename N::vec;
+        if (s.top)
+            max(V::load(s.top), highest).store(s.top), add(V::load(s.sum), total).store(s.sum);
+    }
+};
 
 } // namespace

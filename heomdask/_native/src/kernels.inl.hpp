@@ -13,13 +13,10 @@ using namespace heomdask;
 // y = (rate + each) x, element by element; `each` may be absent.
 template <class N>
 HD_INLINE void start(N rate, const Scalar<N> *each, const Scalar<N> *x, Scalar<N> *y, int units) {
-    const auto scaled = [&](int at) HD_LAMBDA { return fma(rate, N::load(x + at), N::zero()); };
-    if (each)
-        for (int at = 0; at < units * N::size; at += N::size)
-            fma(N::load(each + at), N::load(x + at), scaled(at)).store(y + at);
-    else
-        for (int at = 0; at < units * N::size; at += N::size)
-            scaled(at).store(y + at);
+    for (int at = 0; at < units * N::size; at += N::size) {
+        const N factor = each ? add(rate, N::load(each + at)) : rate;
+        fma(factor, N::load(x + at), N::zero()).store(y + at);
+    }
 }
 
 // y = G x for n rows from `row` on, one after the other in scratch.
@@ -164,10 +161,7 @@ template <class N, bool HasB, bool HasC> Epilogue<N> epilogue_for(Acc accumulate
 }
 
 template <class N> Epilogue<N> epilogue_for(const Step<Scalar<N>> &s) {
-    const bool add = s.accumulate != Acc::off, both = add && s.accumulate != Acc::add;
-    const bool plain = s.mode[A] == all && s.mode[B] != mixed && s.mode[C] != mixed &&
-                       (!add || s.mode[W] == all) && (!both || s.mode[WX] == all);
-    if (!plain)
+    if (!is_plain(s))
         return epilogue_masked<N>;
     if (s.mode[B] == all)
         return s.mode[C] == all ? epilogue_for<N, true, true>(s.accumulate)

@@ -1,7 +1,7 @@
 // The kernels for one system, vectorised inside the ADO, four elements to a register. Two levels:
 // an ADO is one register. More: rows of d elements, padded with zeros to whole registers; what is
 // to be transposed is summed as rows of u, and added to y at the end. Operators are copied to that
-// form first. The epilogue is that of the batches.
+// form first. What becomes of y is decided register by register, while it is at hand.
 #pragma once
 #include "epilogue.inl.hpp"
 #include "kernels.inl.hpp"
@@ -188,18 +188,18 @@ void act(const Prepared<N> &p, const double *table, const double *x, int d, int 
          double *u) {
     products<N, D>(p.left, p.right, x, d, R, y);
     products<N, D>(p.left_t, p.right_t, x, d, R, u);
-    for (int64_t at = 0; at < int64_t{d} * R * N::size; at += N::size) {
-        if (p.v)
-            fma(N::load(p.v + at), N::load(x + at), N::load(y + at)).store(y + at);
-        if (p.w)
-            fma(N::load(p.w + at), N::load(x + at), N::load(u + at)).store(u + at);
-    }
+    const int64_t ado = int64_t{d} * R * N::size;
+    for (int64_t at = 0; p.v && at < ado; at += N::size)
+        fma(N::load(p.v + at), N::load(x + at), N::load(y + at)).store(y + at);
+    for (int64_t at = 0; p.w && at < ado; at += N::size)
+        fma(N::load(p.w + at), N::load(x + at), N::load(u + at)).store(u + at);
     if (p.scattered)
         scatter<N>(*p.scattered, table, x, d, R, y);
 }
 
-// y += u^T, in squares of 4 x 4; rows beyond d are none.
-template <class N> HD_INLINE void add_transposed(const double *u, int d, int R, double *y) {
+// Hands y + u^T on, register by register, in squares of 4 x 4; rows beyond d are none.
+template <class N, class Then>
+HD_INLINE void add_transposed(const double *u, const double *y, int d, int R, Then &&then) {
     for (int i = 0; i < R; ++i)
         for (int j = 0; j < R; ++j) {
             N square[quad];
@@ -209,8 +209,8 @@ template <class N> HD_INLINE void add_transposed(const double *u, int d, int R, 
             }
             transpose(square);
             for (int k = 0; k < quad && i * quad + k < d; ++k) {
-                double *to = y + (int64_t{i * quad + k} * R + j) * N::size;
-                add(square[k], N::load(to)).store(to);
+                const int64_t at = (int64_t{i * quad + k} * R + j) * N::size;
+                then(add(square[k], N::load(y + at)), at);
             }
         }
 }
@@ -292,18 +292,22 @@ void single_many(const Program &p, const Step<double> &s, int64_t begin, int64_t
     clear<N>(unit, int64_t{d} * R);
     for (int i = 0; i < d; ++i)
         unit[place<N>(i, i, R)] = 1;
-    const Prepared<N> local = prepare<N>(p.local, s.table, d, R, memory);
+    Prepared<N> local = prepare<N>(p.local, s.table, d, R, memory);
+    const double *each = local.v; // with the rate, where y begins
+    local.v = nullptr;
     const double *sandwiches = memory;
     for (int k = 0; k < p.local.n_sandwich; ++k)
         copied<N>(s.table, p.local.sandwich[k].right, d, R, memory);
     const Prepared<N> *prepared = prepare_groups<N>(p, s.table, R, memory);
-    const Epilogue<N> finish = epilogue_for<N>(s);
+    const bool plain = is_plain(s);
+    Ending<N> finish(s);
     for (int64_t r = begin; r < end; ++r) {
         const int64_t at = r * ado;
         if (s.mode[A] != none) {
             const N rate = p.has_diagonal ? spread<N>(s.diagonal + r * planes<N>) : N::zero();
             for (int64_t e = 0; e < ado; e += N::size) {
-                fma(rate, N::load(s.x + at + e), N::zero()).store(y + e);
+                const N factor = each ? add(rate, N::load(each + e)) : rate;
+                fma(factor, N::load(s.x + at + e), N::zero()).store(y + e);
                 N::zero().store(u + e);
             }
             if (p.has_local)
@@ -332,10 +336,21 @@ void single_many(const Program &p, const Step<double> &s, int64_t begin, int64_t
                 }
                 act<N, D>(own, s.table, w, d, R, y, u);
             }
-            add_transposed<N>(u, d, R, y);
+            const double *x = s.x + at, *old = s.mode[C] == none ? x : s.old + at;
+            double *out = s.out + at, *acc = s.acc + at;
+            if (plain)
+                add_transposed<N>(u, y, d, R, [&](N sum, int64_t e) HD_LAMBDA {
+                    finish(sum, x + e, old + e, out + e, acc + e);
+                });
+            else
+                add_transposed<N>(u, y, d, R,
+                                  [&](N sum, int64_t e) HD_LAMBDA { sum.store(y + e); });
         }
-        finish(s, 0, y, s.x + at, s.old + at, s.out + at, s.acc + at, d * R);
+        if (!plain)
+            epilogue_masked<N>(s, 0, y, s.x + at, s.old + at, s.out + at, s.acc + at, d * R);
     }
+    if (plain)
+        finish.report(s);
 }
 
 // ---- two levels (or one)

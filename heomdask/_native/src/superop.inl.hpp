@@ -9,26 +9,40 @@ namespace {
 using namespace heomdask;
 
 // NI x NJ elements of A B (+ C E), added to y (element i, j at i * si + j * sj); D = 0: d at run
-// time.
+// time. Loops over the sums are unrolled at once: else the compiler keeps a copy of them in memory.
 template <class N, int D, int NI, int NJ>
 HD_INLINE void tile(const Scalar<N> *a, const Scalar<N> *b, const Scalar<N> *c, const Scalar<N> *e,
                     int runtime_d, int i0, int j0, Scalar<N> *y, int si, int sj) {
     const int d = D ? D : runtime_d;
     constexpr int S = N::size;
     N sum[NI][NJ];
+    const auto place = [&](int i, int j) HD_LAMBDA { return ((i0 + i) * si + (j0 + j) * sj) * S; };
+#pragma GCC unroll 4
     for (int i = 0; i < NI; ++i)
+#pragma GCC unroll 8
         for (int j = 0; j < NJ; ++j)
-            sum[i][j] = N::load(y + ((i0 + i) * si + (j0 + j) * sj) * S);
+            sum[i][j] = N::load(y + place(i, j));
+    // The fewer of both factors stay in registers while the others come one at a time.
     const auto product = [&](const Scalar<N> *p, const Scalar<N> *q, auto &&add) HD_LAMBDA {
+        constexpr bool by_row = NJ <= NI;
+        constexpr int kept = by_row ? NJ : NI, passing = by_row ? NI : NJ;
 #pragma GCC unroll 2
         for (int k = 0; k < d; ++k) {
-            N right[NJ];
-            for (int j = 0; j < NJ; ++j)
-                right[j] = N::load(q + (k * d + j0 + j) * S);
-            for (int i = 0; i < NI; ++i) {
-                const N left = N::load(p + ((i0 + i) * d + k) * S);
-                for (int j = 0; j < NJ; ++j)
-                    sum[i][j] = add(left, right[j], sum[i][j]);
+            const auto left = [&](int i) HD_LAMBDA { return N::load(p + ((i0 + i) * d + k) * S); };
+            const auto right = [&](int j) HD_LAMBDA { return N::load(q + (k * d + j0 + j) * S); };
+            N stays[kept];
+#pragma GCC unroll 4
+            for (int n = 0; n < kept; ++n)
+                stays[n] = by_row ? right(n) : left(n);
+#pragma GCC unroll 8
+            for (int m = 0; m < passing; ++m) {
+                const N comes = by_row ? left(m) : right(m);
+#pragma GCC unroll 4
+                for (int n = 0; n < kept; ++n)
+                    if constexpr (by_row)
+                        sum[m][n] = add(comes, stays[n], sum[m][n]);
+                    else
+                        sum[n][m] = add(stays[n], comes, sum[n][m]);
             }
         }
     };
@@ -37,22 +51,26 @@ HD_INLINE void tile(const Scalar<N> *a, const Scalar<N> *b, const Scalar<N> *c, 
         product(a, b, [](N left, N right, N sum) HD_LAMBDA { return fma(left, right, sum); });
     if (e)
         product(c, e, [](N left, N right, N sum) HD_LAMBDA { return fma(right, left, sum); });
+#pragma GCC unroll 4
     for (int i = 0; i < NI; ++i)
+#pragma GCC unroll 8
         for (int j = 0; j < NJ; ++j)
-            sum[i][j].store(y + ((i0 + i) * si + (j0 + j) * sj) * S);
+            sum[i][j].store(y + place(i, j));
 }
 
 template <class N> struct TileSize { // what the registers hold
     static constexpr int rows = N::is_complex ? 2 : 4, cols = N::is_complex ? 2 : 3;
 };
 
-// All tiles of a size known to the compiler, as even as they can be.
+// All tiles of a size known to the compiler, as even as they can be; lower ones are wider, so that
+// there are enough sums to hide the time that one addition takes.
 template <class N, int D, int I = 0, int J = 0>
 HD_INLINE void tiles(const Scalar<N> *left, const Scalar<N> *right, const Scalar<N> *x,
                      Scalar<N> *y, int si, int sj) {
     constexpr int ni = (D + TileSize<N>::rows - 1) / TileSize<N>::rows;
-    constexpr int nj = (D + TileSize<N>::cols - 1) / TileSize<N>::cols;
-    constexpr int i0 = D * I / ni, j0 = D * J / nj, i1 = D * (I + 1) / ni, j1 = D * (J + 1) / nj;
+    constexpr int i0 = D * I / ni, i1 = D * (I + 1) / ni;
+    constexpr int cols = TileSize<N>::rows * TileSize<N>::cols / (i1 - i0);
+    constexpr int nj = (D + cols - 1) / cols, j0 = D * J / nj, j1 = D * (J + 1) / nj;
     tile<N, D, i1 - i0, j1 - j0>(left, x, x, right, D, i0, j0, y, si, sj);
     if constexpr (J + 1 < nj)
         tiles<N, D, I, J + 1>(left, right, x, y, si, sj);
