@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from heomdask.plan import AnyArray, Plan
@@ -131,13 +132,12 @@ def factorise(plan: Plan, member: int, sigma: Any) -> Shifted | Blocks:
 def _shifted(
     real: bool, values: AnyArray, vectors: AnyArray, inverse: AnyArray, shifts: AnyArray
 ) -> Shifted:
-    """Of a real B, of each pair of conjugate modes one counts twice."""
+    """Of a real B, of each pair of conjugate modes, which are exactly that, one counts twice."""
     if not real:
         over = np.asarray(1.0 / (values + shifts[:, None]), dtype=np.complex128)
         return Shifted(inverse.T.copy(), vectors.T.copy(), over)
-    tiny = np.finfo(float).eps * np.abs(values).max()
-    kept = values.imag >= -tiny
-    twice = np.where(values[kept].imag > tiny, 2.0, 1.0)
+    kept = values.imag >= 0
+    twice = np.where(values[kept].imag > 0, 2.0, 1.0)
     w, v = inverse[kept].T, vectors[:, kept].T * twice[:, None]
     into = np.concatenate([w.real, w.imag], axis=1)
     back = np.concatenate([v.real, -v.imag], axis=0)
@@ -146,8 +146,13 @@ def _shifted(
 
 
 def _eigen(matrix: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Eigenvalues, eigenvectors V and V^-1; a unitary V where the matrix is anti-Hermitian."""
+    """Eigenvalues, eigenvectors V and V^-1; a unitary V where the matrix is anti-Hermitian.
+
+    Those of a real matrix are real, or conjugate pairs to the last bit.
+    """
     if np.array_equal(matrix, -matrix.conj().T):
+        if not np.iscomplexobj(matrix):
+            return _antisymmetric(matrix)
         values, vectors = np.linalg.eigh(1j * matrix)
         return -1j * values, vectors, vectors.conj().T
     values, vectors = np.linalg.eig(matrix)
@@ -155,3 +160,21 @@ def _eigen(matrix: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
         return values, vectors, np.linalg.inv(vectors)
     except np.linalg.LinAlgError:  # defective, to the last bit
         return values, vectors, np.full_like(vectors, np.inf)
+
+
+def _antisymmetric(matrix: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """The eigenvectors of a real antisymmetric matrix, by its real Schur form.
+
+    ``B = Q T Q^T``, where but for rounding T holds zeros and the blocks ``[[0, b], [-b, 0]]``, so
+    that ``q_k +- i q_k+1`` go with ``+- i b``. A Hermitian solver for ``i B`` would mix the two
+    vectors of a pair with small b, and all those of the null space, and tell by rounding only
+    which of them belong together.
+    """
+    t, q = scipy.linalg.schur(matrix, output="real")
+    first = np.flatnonzero(np.diagonal(t, -1))
+    b = 0.5 * (t[first, first + 1] - t[first + 1, first])
+    values, vectors = np.zeros(len(t), dtype=np.complex128), q.astype(np.complex128)
+    values[first], values[first + 1] = 1j * b, -1j * b
+    pair = (q[:, first] + 1j * q[:, first + 1]) / np.sqrt(2)
+    vectors[:, first], vectors[:, first + 1] = pair, pair.conj()
+    return values, vectors, vectors.conj().T
