@@ -145,6 +145,29 @@ def test_auto_chooses_depth_and_expansion():
     assert state.stats["estimated_error"] < 1e-2
 
 
+class TurnsBad(NumpyBackend):
+    """A generator whose images are not finite from some application on."""
+
+    def __init__(self, good: int, value: float) -> None:
+        super().__init__()
+        self.good, self.value = good, value
+
+    def apply(self, compiled, x, out, **options):
+        super().apply(compiled, x, out, **options)
+        self.good -= 1
+        if self.good < 0:
+            out[...] = self.value
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_what_is_not_finite_is_named_wherever_it_turns_up(value):
+    whole = int(hd.steady_state(PROBLEM, backend=NumpyBackend(), **HOW).stats["applications"])
+    for good in range(whole):
+        state = hd.steady_state(PROBLEM, backend=TurnsBad(good, value), throw=False, **HOW)
+        assert state.outcome is hd.Outcome.NOT_FINITE, good
+
+
 def test_a_tolerance_beyond_rounding_is_named():
     problem = hd.Problem(
         0.25 * SZ + 0.5 * SX, [hd.Coupling(SZ, hd.DrudeLorentz(lam=1e-7, gamma=0.5, T=0.5))]
