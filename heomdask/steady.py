@@ -31,6 +31,7 @@ from heomdask.results.solution import SAVE, Ados
 from heomdask.results.steady import SteadyState
 from heomdask.solvers.steady import Stationary, stationary
 
+LEVELS_AGREE_TO = 1e-13  # relative to the largest: what rounding makes of equal ones
 TURNS = 10  # periods of the widest level splitting that "auto" looks at
 
 
@@ -76,8 +77,9 @@ def steady_state(
     checks.real_number("error", error, low=0.0, strict=True)
     words = checks.choices("save", save, SAVE)
     clock = [time.perf_counter()]
+    turns = _turns(problem, depth, expansion)
     prepared = prepare(  # 1 prepare
-        problem, depth=depth, expansion=expansion, times=_turns(problem), error=error
+        problem, depth=depth, expansion=expansion, times=turns, error=error
     )
     _refuse_time(prepared)
     ados = prepared.index_set
@@ -116,13 +118,21 @@ def steady_state(
     return _collect(prepared, found, values, wanted, stats, words, throw)
 
 
-def _turns(problem: Problem) -> NDArray[np.float64] | None:
-    """The times that "auto" looks at; None without any splitting."""
+def _turns(problem: Problem, depth: Any, expansion: Any) -> NDArray[np.float64] | None:
+    """The times that "auto" looks at; None without any splitting, where there is no "auto"."""
     if not isinstance(problem, Problem):
         raise checks.refuse("problem", "an hd.Problem", type(problem).__name__)
     levels = np.linalg.eigvalsh(problem.H)
     width = float(levels[-1] - levels[0])
-    return np.linspace(0.0, TURNS * 2 * np.pi / width, 200) if width > 0 else None
+    if width > LEVELS_AGREE_TO * float(np.max(np.abs(levels))):
+        return np.linspace(0.0, TURNS * 2 * np.pi / width, 200)
+    for name, value in (("depth", depth), ("expansion", expansion)):
+        if isinstance(value, str) and value == "auto" and problem.couplings:
+            raise InputError(
+                f'`{name}` = "auto" looks at ten periods of the widest level splitting, and this '
+                f"Hamiltonian has none; give `{name}` a value."
+            )
+    return None
 
 
 def _refuse_time(prepared: Prepared) -> None:

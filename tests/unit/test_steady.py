@@ -25,6 +25,7 @@ from heomdask.testing.strategies import shapes
 PROBLEM = hd.Problem(
     0.25 * SZ + 0.5 * SX, [hd.Coupling(SZ, hd.DrudeLorentz(lam=0.1, gamma=0.5, T=0.5))]
 )
+EQUAL = hd.Problem(1e-3 * np.eye(2), PROBLEM.couplings)
 HOW = {"depth": 4, "expansion": hd.Pade(1)}
 
 
@@ -184,6 +185,8 @@ def test_a_tolerance_beyond_rounding_is_named():
         ("tol 0", {"tol": 0.0}, "`tol`"),
         ("save a time", {"save": "times"}, "`save`"),
         ("no depth", {"depth": None}, "`depth`"),
+        ("auto without splitting", {"problem": EQUAL, "depth": "auto"}, "`depth`.*splitting"),
+        ("the same of poles", {"problem": EQUAL, "expansion": "auto"}, "`expansion`.*splitting"),
         ("a guess of another shape", {"guess": np.eye(2)}, "`guess`.*shape"),
         ("a guess that is none", {"guess": "x"}, "`guess`"),
         ("a guess without trace", {"guess": np.zeros((15, 2, 2))}, "`guess`.*trace"),
