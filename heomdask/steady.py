@@ -25,7 +25,7 @@ from heomdask.initial import neighbour
 from heomdask.model.problem import Problem
 from heomdask.observables import Observable, bind, canonical, is_hermitian
 from heomdask.outcome import Outcome
-from heomdask.preparation import Prepared, prepare
+from heomdask.preparation import Prepared, doubt, prepare
 from heomdask.results import sentinel
 from heomdask.results.solution import SAVE, Ados
 from heomdask.results.steady import SteadyState
@@ -66,14 +66,15 @@ def steady_state(
     guess : where to start: a steady state, a `Solution` or their `ados`, of the same hierarchy; the
         problem may differ. From a close one it takes fewer applications of the generator.
     throw : raise `SolveFailed` unless all went well; False leaves the verdict in ``.outcome``:
-        `not_unique`, `unstable`, `too_many_steps` (the residual stayed above what `tol` asks for),
-        `not_converged` (rho is not positive), `not_finite`.
+        `not_unique`, `unstable` (an eigenvalue has a positive real part), `too_many_steps` (the
+        residual stayed above what `tol` asks for), `not_converged` (rho is not positive: the
+        hierarchy is too shallow), `not_finite`.
 
     Returns
     -------
     SteadyState
     """
-    checks.real_number("tol", tol, low=0.0, strict=True)
+    checks.tolerance("tol", tol)
     checks.real_number("error", error, low=0.0, strict=True)
     words = checks.choices("save", save, SAVE)
     clock = [time.perf_counter()]
@@ -82,6 +83,8 @@ def steady_state(
         problem, depth=depth, expansion=expansion, times=turns, error=error
     )
     _refuse_time(prepared)
+    if turns is not None and (said := doubt(prepared, turns)) is not None:
+        warn(said)
     ados = prepared.index_set
     begin = None if guess is None else neighbour(guess, prepared.problem.d, ados.indices)
     wanted = canonical(observables, prepared.problem.d)
@@ -176,6 +179,8 @@ def _collect(
     rho = values[:1]
     hermitian = sentinel.stay_hermitian(rho, one)
     (verdict,), (excess,) = sentinel.judge(rho[:, None], one, hermitian=hermitian)
+    if verdict is Outcome.UNSTABLE:  # nothing grew: this state is where the hierarchy ends
+        verdict = Outcome.NOT_CONVERGED
     outcome = verdict if found.outcome.good else found.outcome
     stats["trace_norm_excess"] = float(excess)
     if found.pair is not None:
@@ -201,5 +206,7 @@ def _collect(
         prepared.problem.dims,
     )
     if throw and outcome is not Outcome.DONE:
-        raise SolveFailed(f"{outcome.name}: {outcome.advice}")
+        seen = f"rho is not positive, it has the trace norm {1 + excess:.3g}. "
+        said = seen if outcome is Outcome.NOT_CONVERGED else ""
+        raise SolveFailed(f"{outcome.name}: {said}{outcome.advice}")
     return result

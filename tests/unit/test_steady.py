@@ -169,6 +169,22 @@ def test_what_is_not_finite_is_named_wherever_it_turns_up(value):
         assert state.outcome is hd.Outcome.NOT_FINITE, good
 
 
+def test_a_state_that_is_not_positive_is_not_called_unstable():
+    """Deep in the wrong: but every eigenvalue is on the left, so that evolution ends there."""
+    bath = hd.DrudeLorentz(lam=1.5, gamma=0.5, T=0.3)
+    problem, how = hd.Problem(SX, [(SX + 0.5 * SZ, bath)]), {"depth": 1, "expansion": hd.Pade(1)}
+    with pytest.warns(hd.HeomdaskWarning, match="`depth` = .*off by"):
+        state = hd.steady_state(problem, throw=False, **how)
+    assert state.stats["trace_norm_excess"] > 0.1
+    assert state.stats["rightmost"] < 0
+    assert state.outcome is hd.Outcome.NOT_CONVERGED
+    with (
+        pytest.warns(hd.HeomdaskWarning),
+        pytest.raises(hd.SolveFailed, match="NOT_CONVERGED: rho is not positive"),
+    ):
+        hd.steady_state(problem, **how)
+
+
 def test_a_tolerance_beyond_rounding_is_named():
     problem = hd.Problem(
         0.25 * SZ + 0.5 * SX, [hd.Coupling(SZ, hd.DrudeLorentz(lam=1e-7, gamma=0.5, T=0.5))]
@@ -183,6 +199,7 @@ def test_a_tolerance_beyond_rounding_is_named():
         ("a drive", {"problem": hd.Problem(SX, drives=[(np.cos, SZ)])}, "`problem`.*evolve"),
         ("no problem", {"problem": 3.0}, "`problem`"),
         ("tol 0", {"tol": 0.0}, "`tol`"),
+        ("tol below rounding", {"tol": 1e-15}, "`tol`.*rounding"),
         ("save a time", {"save": "times"}, "`save`"),
         ("no depth", {"depth": None}, "`depth`"),
         ("auto without splitting", {"problem": EQUAL, "depth": "auto"}, "`depth`.*splitting"),
