@@ -436,8 +436,10 @@ class Plan:
         weight = np.zeros(self.n_rows, dtype=self.dtype)
         for s in term.shifts:
             if s.name is None:
+                rows, cols, values = self.patterns[s.pattern].entries()
+                stays = rows == cols
                 value = s.scalar[member if len(s.scalar) > 1 else 0]
-                weight += value * self.patterns[s.pattern].matrix.diagonal()[: self.n_rows]
+                np.add.at(weight, rows[stays], value * values[stays])
         return weight
 
     def _superoperator(self, term: Term, member: int) -> AnyArray:
