@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks, memory
-from heomdask.backends import registry
+from heomdask.backends import local, registry
 from heomdask.backends.traits import BackendTraits
 from heomdask.errors import InputError, SolveFailed
 from heomdask.expansion.notices import warn
@@ -29,7 +29,7 @@ from heomdask.preparation import Prepared, doubt, prepare
 from heomdask.results import sentinel
 from heomdask.results.solution import SAVE, Ados
 from heomdask.results.steady import SteadyState
-from heomdask.solvers.steady import Stationary, stationary
+from heomdask.solvers.steady import STATES, Stationary, stationary
 
 LEVELS_AGREE_TO = 1e-13  # relative to the largest: what rounding makes of equal ones
 TURNS = 10  # periods of the widest level splitting that "auto" looks at
@@ -149,7 +149,9 @@ def _refuse_time(prepared: Prepared) -> None:
 
 def _refuse_if_too_large(prepared: Prepared, backend: BackendTraits) -> None:
     d = prepared.problem.d
-    need = prepared.size.run_bytes(columns=backend.columns(d, 1), final_ados=True, steady=True)
+    need = prepared.size.run_bytes(
+        columns=backend.columns(d, 1), final_ados=True, states=STATES + local.STATES
+    )
     memory.require(
         need,
         f"The steady state of {prepared.index_set.n_ado:,} ADOs of {d} x {d}",

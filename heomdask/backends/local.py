@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from heomdask.plan import AnyArray, Plan
 
 WORST_CONDITION = 1e6  # of V: each digit of it is one lost in the solve
+STATES = 11  # what it takes while it solves, and keeps for two shifts, where one V serves all ADOs
 MOST_SHIFTS = 4  # remembered per compiled plan
 _known: weakref.WeakKeyDictionary[Any, dict[bytes, LocalInverse]] = weakref.WeakKeyDictionary()
 

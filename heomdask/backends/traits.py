@@ -94,8 +94,11 @@ class BackendTraits(Protocol):
         """All that can be paid once: layout, upload, analysis."""
         ...
 
-    def columns(self, d: int, n_members: int) -> int:
-        """Members that a state has room for: some backends fill up whole registers."""
+    def columns(self, d: int, n_members: int) -> float:
+        """Members that a state has room for: some backends fill up whole registers.
+
+        It is no whole number where the rows of a single member are filled up.
+        """
         ...
 
     def empty(self, compiled: Compiled) -> State:
@@ -210,7 +213,7 @@ class BackendTraits(Protocol):
 class BackendBase:
     """The defaults: `recur` as a loop over `apply`, a local solve on the host, a CPU's no-ops."""
 
-    def columns(self, d: int, n_members: int) -> int:
+    def columns(self, d: int, n_members: int) -> float:
         del d
         return n_members
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import tracemalloc
+import weakref
 from unittest import mock
 
 import numpy as np
@@ -13,12 +15,14 @@ from hypothesis import strategies as st
 from solver_problems import SX, SZ, plan_of, spin_boson, stiff, trimer
 
 import heomdask as hd
+from heomdask import memory
 from heomdask.backends.local import Shifted as OneBasis
 from heomdask.backends.local import factorise
 from heomdask.backends.native import NativeBackend
 from heomdask.backends.numpy_ import NumpyBackend
-from heomdask.solvers import steady
+from heomdask.solvers import modes, steady
 from heomdask.solvers.gmres import Shifted, gmres
+from heomdask.solvers.modes import Rightmost
 from heomdask.solvers.two_level import Parts, TwoLevel
 from heomdask.testing.strategies import shapes
 
@@ -139,6 +143,48 @@ def test_result_in_other_forms():
     assert lean.observables == state.observables
     with pytest.raises(hd.InputError, match="`save`"):
         lean.to_qutip()
+
+
+@pytest.mark.parametrize("backend", [NumpyBackend(), NativeBackend(threads=1)], ids=["np", "c"])
+def test_prediction_of_memory_is_what_a_steady_state_takes(backend, monkeypatch):
+    """With d = 5 a row of the compiled kernels has room for 8 numbers."""
+    monkeypatch.setattr(steady, "COARSE_UNKNOWNS", 25)
+    monkeypatch.setattr(steady, "MOST_APPLICATIONS", 60)
+    monkeypatch.setattr(steady, "rightmost", lambda operator, *_: Rightmost(-1e-3, 1e-6))
+    bath = hd.DrudeLorentz(lam=0.01, gamma=0.02, T=0.04)
+    H = 0.02 * np.random.default_rng(0).standard_normal((5, 5))
+    problem = hd.Problem(H + H.T, [hd.Coupling(np.diag(row), bath) for row in np.eye(5)])
+    how = {"depth": 3, "expansion": hd.Pade(1), "backend": backend, "throw": False}
+    asked = []
+    monkeypatch.setattr(memory, "require", lambda need, *_: asked.append(need))
+    hd.steady_state(problem, **how)  # what is imported and kept is there
+    tracemalloc.start()
+    hd.steady_state(problem, **how)
+    measured = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.45 * asked[-1] < measured < asked[-1]
+
+
+def test_the_count_of_states_is_that_of_the_larger_space(monkeypatch):
+    """Eigenvalues that are never certain need all vectors, their images and a whole cycle."""
+    backend, alive, most = NumpyBackend(), weakref.WeakSet(), 0
+
+    class Counted(np.ndarray):
+        __hash__ = object.__hash__
+
+    def empty(compiled):
+        nonlocal most
+        state = NumpyBackend().empty(compiled).view(Counted)
+        alive.add(state)
+        most = max(most, len(alive))
+        return state
+
+    monkeypatch.setattr(backend, "empty", empty)
+    monkeypatch.setattr(steady, "COARSE_UNKNOWNS", 4)
+    monkeypatch.setattr(modes, "CERTAIN", 0.0)
+    monkeypatch.setattr(modes, "INNER_TOLERANCE", 0.0)
+    solved(plan_of([stiff()], 6), backend)
+    assert 0.9 * steady.STATES < most <= steady.STATES
 
 
 def test_auto_chooses_depth_and_expansion():
