@@ -25,10 +25,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from heomdask import memory
 from heomdask.plan import AnyArray, Plan
 
 WORST_CONDITION = 1e6  # of V: each digit of it is one lost in the solve
 STATES = 11  # what it takes while it solves, and keeps for two shifts, where one V serves all ADOs
+BLOCK_STATES = 4  # copies of all different blocks while they are inverted
 MOST_SHIFTS = 4  # remembered per compiled plan
 _known: weakref.WeakKeyDictionary[Any, dict[bytes, LocalInverse]] = weakref.WeakKeyDictionary()
 
@@ -94,20 +96,28 @@ class Shifted:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """One inverse for every different block."""
+    """One inverse for every different block; the rows in the order of their blocks."""
 
     inverses: AnyArray  # (number of blocks, d^2, d^2)
-    which: NDArray[np.int64]  # (n_rows,)
+    order: NDArray[np.int64]  # (n_rows,)
+    ends: NDArray[np.int64]  # of the rows of each block, in that order
+
+    @classmethod
+    def of(cls, inverses: AnyArray, which: NDArray[np.int64]) -> Blocks:
+        """Of the number of each row's block, (n_rows,)."""
+        order = np.argsort(which, kind="stable")
+        return cls(inverses, order, np.cumsum(np.bincount(which, minlength=len(inverses))))
 
     @property
     def n_rows(self) -> int:
-        return len(self.which)
+        return len(self.order)
 
     def __call__(self, x: AnyArray) -> AnyArray:
-        result: AnyArray = np.empty_like(x)
-        for k, inverse in enumerate(self.inverses):
-            own = np.flatnonzero(self.which == k)
-            result[own] = x[own] @ inverse.T
+        sorted_x, result = x[self.order], np.empty_like(x)
+        begin = 0
+        for inverse, end in zip(self.inverses, self.ends.tolist(), strict=True):
+            result[self.order[begin:end]] = sorted_x[begin:end] @ inverse.T
+            begin = end
         return result
 
 
@@ -126,8 +136,13 @@ def factorise(plan: Plan, member: int, sigma: Any) -> Shifted | Blocks:
         if np.linalg.norm(vectors, 2) * np.linalg.norm(inverse, 2) < WORST_CONDITION:
             return _shifted(plan.form == "real", values, vectors, inverse, shifts - sigma)
     _, first_rows, which = np.unique(weights, axis=1, return_index=True, return_inverse=True)
+    memory.require(
+        BLOCK_STATES * weights.itemsize * len(first_rows) * plan.d**4,
+        f"A local solve of {len(first_rows):,} different blocks of {plan.d**2} x {plan.d**2}",
+        "have fewer ADOs, or follow the state in time, which needs none",
+    )
     blocks = plan.local_blocks(member, first_rows) - sigma * np.eye(plan.d**2)
-    return Blocks(np.linalg.inv(blocks), np.asarray(which).reshape(-1))
+    return Blocks.of(np.linalg.inv(blocks), np.asarray(which).reshape(-1))
 
 
 def _shifted(

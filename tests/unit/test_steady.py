@@ -16,8 +16,9 @@ from solver_problems import SX, SZ, plan_of, spin_boson, stiff, trimer
 
 import heomdask as hd
 from heomdask import memory
+from heomdask.backends import local
+from heomdask.backends.local import Blocks, factorise
 from heomdask.backends.local import Shifted as OneBasis
-from heomdask.backends.local import factorise
 from heomdask.backends.native import NativeBackend
 from heomdask.backends.numpy_ import NumpyBackend
 from heomdask.solvers import modes, steady
@@ -109,6 +110,25 @@ def test_local_solve_keeps_one_number_per_ado_or_shares_its_blocks():
     x = np.random.default_rng(1).normal(size=(plan.n_rows, 4))
     blocks = plan.local_blocks(0) - 0.1 * np.eye(4)
     np.testing.assert_allclose(np.einsum("nij,nj->ni", blocks, solver(x)), x, atol=1e-9)
+
+
+def test_each_row_meets_the_inverse_of_its_own_block():
+    rng = np.random.default_rng(2)
+    inverses, which = rng.normal(size=(400, 4, 4)), rng.integers(400, size=1000)
+    x = rng.normal(size=(1000, 4))
+    blocks = Blocks.of(inverses, which)
+    np.testing.assert_allclose(blocks(x), np.einsum("nij,nj->ni", inverses[which], x), atol=1e-12)
+    assert np.array_equal(which[blocks.order], np.sort(which))  # one slice a block, no search
+
+
+def test_different_blocks_that_do_not_fit_are_refused(monkeypatch):
+    jordan = np.array([[0, 1], [0, 0]], dtype=complex)
+    problem = dataclasses.replace(spin_boson(), hamiltonian=0.25 * SX, lindblad=(jordan,))
+    monkeypatch.setattr(local, "WORST_CONDITION", 0.0)
+    monkeypatch.setattr(memory, "available", lambda: 1)
+    monkeypatch.setattr(memory, "SMALL", 0)
+    with pytest.raises(hd.TooLarge, match="different blocks of 4 x 4"):
+        factorise(plan_of([problem], 3), 0, 0.1)
 
 
 def test_nothing_but_a_lindblad_operator():
