@@ -111,7 +111,7 @@ def steady_state(
     stats = {
         "backend": chosen.info.name,
         "isa": chosen.info.isa,
-        "threads": chosen.info.threads,
+        "threads": compiled.threads,
         "form": plan.form,
         "n_ado": ados.n_ado,
         "seconds": dict(zip(steps, np.diff(clock).tolist(), strict=True)),

@@ -40,7 +40,7 @@ class BackendInfo:
     device: str
     isa: str
     dtypes: tuple[str, ...]
-    threads: int
+    threads: int  # that it may use; of a compiled plan, those that it does use
     deterministic: bool
     notes: str = ""
 
@@ -55,6 +55,11 @@ class Compiled(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]:
         """float64 or float32 for a real plan, complex128 or complex64 for a complex one."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """Threads that work on this plan: no more than `BackendInfo.threads`, which may."""
         ...
 
     @property

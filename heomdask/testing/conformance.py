@@ -420,3 +420,5 @@ class BackendConformance(
         assert info.name
         assert "float64" in info.dtypes
         assert info.threads >= 1
+        _, small = self.ready(CASES[0].plan())
+        assert 1 <= small.threads <= info.threads

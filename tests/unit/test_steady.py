@@ -149,6 +149,11 @@ def test_same_as_a_long_evolution():
     assert warm.stats["applications_solve"] == 1
 
 
+def test_recorded_threads_are_those_that_worked():
+    state = hd.steady_state(PROBLEM, backend="native", threads=2, **HOW)  # 15 ADOs
+    assert state.stats["threads"] == 1
+
+
 def test_result_in_other_forms():
     xarray, qutip = pytest.importorskip("xarray"), pytest.importorskip("qutip")
     state = hd.steady_state(PROBLEM, observables={"sz": SZ}, **HOW)
