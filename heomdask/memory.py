@@ -17,7 +17,7 @@ import psutil
 from heomdask.errors import TooLarge
 
 SMALL = 32_000_000  # bytes that always fit: asking the system takes longer than using them
-STATES = {"constant": 9, "driven": 11, "steady": 85}  # state vectors that a solver holds at once
+STATES = {"constant": 9, "driven": 11}  # state vectors that a solver in time holds at once
 LINK_BYTES = 128  # per ADO and mode: index tables of the plan and of a backend
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -55,25 +55,25 @@ class Size:
         n_members: int = 1,
         n_times: int = 1,
         *,
-        columns: int | None = None,
+        columns: float | None = None,
         save: Sequence[str] = ("rho", "observables"),
         final_ados: bool = False,
-        steady: bool = False,
+        states: int | None = None,
     ) -> int:
         """What a run takes at its peak.
 
         Parameters
         ----------
         n_members : of the batch, which are alike in size.
-        columns : members that a state of the backend has room for; default: no more than there
-            are.
+        columns : members that a state of the backend has room for, its padding included; default:
+            no more than there are.
         n_times, save, final_ados : as for `run_batch`.
-        steady : of a steady state, whose solver keeps a Krylov space.
+        states : state vectors that the solver holds at once; default: one in time.
         """
         elements = self.d * self.d * self.n_ado
         full = 16 * elements * n_members  # unscaled and complex, as a user gets it
-        kind = "steady" if steady else "driven" if self.driven else "constant"
-        need = STATES[kind] * (8 if self.real else 16) * elements * (columns or n_members)
+        held = states or STATES["driven" if self.driven else "constant"]
+        need = int(held * (8 if self.real else 16) * elements * (columns or n_members))
         need += LINK_BYTES * self.n_ado * self.n_modes
         need += 2 * full * final_ados + (n_times + 16) * full * ("ados" in save)
         need += 16 * self.d * self.d * n_times * n_members * ("rho" in save)

@@ -395,7 +395,7 @@ class Plan:
         names = self.named(scalars)
         r_all, c_all, values = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0, self.dtype)]
         for term in self.terms:
-            small = self._superoperator(term, member)
+            small = self.superoperator(term, member)
             i, j = np.nonzero(small)
             for shift in term.shifts:
                 row, col, a = self.patterns[shift.pattern].entries()
@@ -428,7 +428,7 @@ class Plan:
         for term in self.terms:
             weight = self.local_weight(term, member)
             chosen = weight if rows is None else weight[rows]
-            blocks += chosen[:, None, None] * self._superoperator(term, member)
+            blocks += chosen[:, None, None] * self.superoperator(term, member)
         return blocks
 
     def local_weight(self, term: Term, member: int) -> AnyArray:
@@ -436,11 +436,13 @@ class Plan:
         weight = np.zeros(self.n_rows, dtype=self.dtype)
         for s in term.shifts:
             if s.name is None:
+                rows, cols, values = self.patterns[s.pattern].entries()
+                stays = rows == cols
                 value = s.scalar[member if len(s.scalar) > 1 else 0]
-                weight += value * self.patterns[s.pattern].matrix.diagonal()[: self.n_rows]
+                np.add.at(weight, rows[stays], value * values[stays])
         return weight
 
-    def _superoperator(self, term: Term, member: int) -> AnyArray:
+    def superoperator(self, term: Term, member: int) -> AnyArray:
         """``X -> L X R``, transposed if so flagged, as a (d^2, d^2) matrix on C-ordered X."""
         left = np.eye(self.d) if term.left is None else term.left.of(member)
         right = np.eye(self.d) if term.right is None else term.right.of(member)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks, memory
-from heomdask.backends import registry
+from heomdask.backends import local, registry
 from heomdask.backends.traits import BackendTraits
 from heomdask.errors import InputError, SolveFailed
 from heomdask.expansion.notices import warn
@@ -25,12 +25,13 @@ from heomdask.initial import neighbour
 from heomdask.model.problem import Problem
 from heomdask.observables import Observable, bind, canonical, is_hermitian
 from heomdask.outcome import Outcome
-from heomdask.preparation import Prepared, prepare
+from heomdask.preparation import Prepared, doubt, prepare
 from heomdask.results import sentinel
 from heomdask.results.solution import SAVE, Ados
 from heomdask.results.steady import SteadyState
-from heomdask.solvers.steady import Stationary, stationary
+from heomdask.solvers.steady import STATES, Stationary, stationary
 
+LEVELS_AGREE_TO = 1e-13  # relative to the largest: what rounding makes of equal ones
 TURNS = 10  # periods of the widest level splitting that "auto" looks at
 
 
@@ -65,21 +66,25 @@ def steady_state(
     guess : where to start: a steady state, a `Solution` or their `ados`, of the same hierarchy; the
         problem may differ. From a close one it takes fewer applications of the generator.
     throw : raise `SolveFailed` unless all went well; False leaves the verdict in ``.outcome``:
-        `not_unique`, `unstable`, `too_many_steps` (the residual stayed above what `tol` asks for),
-        `not_converged` (rho is not positive), `not_finite`.
+        `not_unique`, `unstable` (an eigenvalue has a positive real part), `too_many_steps` (the
+        residual stayed above what `tol` asks for), `not_converged` (rho is not positive: the
+        hierarchy is too shallow), `not_finite`.
 
     Returns
     -------
     SteadyState
     """
-    checks.real_number("tol", tol, low=0.0, strict=True)
+    checks.tolerance("tol", tol)
     checks.real_number("error", error, low=0.0, strict=True)
     words = checks.choices("save", save, SAVE)
     clock = [time.perf_counter()]
+    turns = _turns(problem, depth, expansion)
     prepared = prepare(  # 1 prepare
-        problem, depth=depth, expansion=expansion, times=_turns(problem), error=error
+        problem, depth=depth, expansion=expansion, times=turns, error=error
     )
     _refuse_time(prepared)
+    if turns is not None and (said := doubt(prepared, turns)) is not None:
+        warn(said)
     ados = prepared.index_set
     begin = None if guess is None else neighbour(guess, prepared.problem.d, ados.indices)
     wanted = canonical(observables, prepared.problem.d)
@@ -106,7 +111,7 @@ def steady_state(
     stats = {
         "backend": chosen.info.name,
         "isa": chosen.info.isa,
-        "threads": chosen.info.threads,
+        "threads": compiled.threads,
         "form": plan.form,
         "n_ado": ados.n_ado,
         "seconds": dict(zip(steps, np.diff(clock).tolist(), strict=True)),
@@ -116,13 +121,21 @@ def steady_state(
     return _collect(prepared, found, values, wanted, stats, words, throw)
 
 
-def _turns(problem: Problem) -> NDArray[np.float64] | None:
-    """The times that "auto" looks at; None without any splitting."""
+def _turns(problem: Problem, depth: Any, expansion: Any) -> NDArray[np.float64] | None:
+    """The times that "auto" looks at; None without any splitting, where there is no "auto"."""
     if not isinstance(problem, Problem):
         raise checks.refuse("problem", "an hd.Problem", type(problem).__name__)
     levels = np.linalg.eigvalsh(problem.H)
     width = float(levels[-1] - levels[0])
-    return np.linspace(0.0, TURNS * 2 * np.pi / width, 200) if width > 0 else None
+    if width > LEVELS_AGREE_TO * float(np.max(np.abs(levels))):
+        return np.linspace(0.0, TURNS * 2 * np.pi / width, 200)
+    for name, value in (("depth", depth), ("expansion", expansion)):
+        if isinstance(value, str) and value == "auto" and problem.couplings:
+            raise InputError(
+                f'`{name}` = "auto" looks at ten periods of the widest level splitting, and this '
+                f"Hamiltonian has none; give `{name}` a value."
+            )
+    return None
 
 
 def _refuse_time(prepared: Prepared) -> None:
@@ -136,7 +149,9 @@ def _refuse_time(prepared: Prepared) -> None:
 
 def _refuse_if_too_large(prepared: Prepared, backend: BackendTraits) -> None:
     d = prepared.problem.d
-    need = prepared.size.run_bytes(columns=backend.columns(d, 1), final_ados=True, steady=True)
+    need = prepared.size.run_bytes(
+        columns=backend.columns(d, 1), final_ados=True, states=STATES + local.STATES
+    )
     memory.require(
         need,
         f"The steady state of {prepared.index_set.n_ado:,} ADOs of {d} x {d}",
@@ -166,6 +181,8 @@ def _collect(
     rho = values[:1]
     hermitian = sentinel.stay_hermitian(rho, one)
     (verdict,), (excess,) = sentinel.judge(rho[:, None], one, hermitian=hermitian)
+    if verdict is Outcome.UNSTABLE:  # nothing grew: this state is where the hierarchy ends
+        verdict = Outcome.NOT_CONVERGED
     outcome = verdict if found.outcome.good else found.outcome
     stats["trace_norm_excess"] = float(excess)
     if found.pair is not None:
@@ -191,5 +208,7 @@ def _collect(
         prepared.problem.dims,
     )
     if throw and outcome is not Outcome.DONE:
-        raise SolveFailed(f"{outcome.name}: {outcome.advice}")
+        seen = f"rho is not positive, it has the trace norm {1 + excess:.3g}. "
+        said = seen if outcome is Outcome.NOT_CONVERGED else ""
+        raise SolveFailed(f"{outcome.name}: {said}{outcome.advice}")
     return result

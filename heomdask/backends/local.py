@@ -22,11 +22,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
+from heomdask import memory
 from heomdask.plan import AnyArray, Plan
 
 WORST_CONDITION = 1e6  # of V: each digit of it is one lost in the solve
+STATES = 11  # what it takes while it solves, and keeps for two shifts, where one V serves all ADOs
+BLOCK_STATES = 4  # copies of all different blocks while they are inverted
 MOST_SHIFTS = 4  # remembered per compiled plan
 _known: weakref.WeakKeyDictionary[Any, dict[bytes, LocalInverse]] = weakref.WeakKeyDictionary()
 
@@ -92,20 +96,28 @@ class Shifted:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """One inverse for every different block."""
+    """One inverse for every different block; the rows in the order of their blocks."""
 
     inverses: AnyArray  # (number of blocks, d^2, d^2)
-    which: NDArray[np.int64]  # (n_rows,)
+    order: NDArray[np.int64]  # (n_rows,)
+    ends: NDArray[np.int64]  # of the rows of each block, in that order
+
+    @classmethod
+    def of(cls, inverses: AnyArray, which: NDArray[np.int64]) -> Blocks:
+        """Of the number of each row's block, (n_rows,)."""
+        order = np.argsort(which, kind="stable")
+        return cls(inverses, order, np.cumsum(np.bincount(which, minlength=len(inverses))))
 
     @property
     def n_rows(self) -> int:
-        return len(self.which)
+        return len(self.order)
 
     def __call__(self, x: AnyArray) -> AnyArray:
-        result: AnyArray = np.empty_like(x)
-        for k, inverse in enumerate(self.inverses):
-            own = np.flatnonzero(self.which == k)
-            result[own] = x[own] @ inverse.T
+        sorted_x, result = x[self.order], np.empty_like(x)
+        begin = 0
+        for inverse, end in zip(self.inverses, self.ends.tolist(), strict=True):
+            result[self.order[begin:end]] = sorted_x[begin:end] @ inverse.T
+            begin = end
         return result
 
 
@@ -124,20 +136,24 @@ def factorise(plan: Plan, member: int, sigma: Any) -> Shifted | Blocks:
         if np.linalg.norm(vectors, 2) * np.linalg.norm(inverse, 2) < WORST_CONDITION:
             return _shifted(plan.form == "real", values, vectors, inverse, shifts - sigma)
     _, first_rows, which = np.unique(weights, axis=1, return_index=True, return_inverse=True)
+    memory.require(
+        BLOCK_STATES * weights.itemsize * len(first_rows) * plan.d**4,
+        f"A local solve of {len(first_rows):,} different blocks of {plan.d**2} x {plan.d**2}",
+        "have fewer ADOs, or follow the state in time, which needs none",
+    )
     blocks = plan.local_blocks(member, first_rows) - sigma * np.eye(plan.d**2)
-    return Blocks(np.linalg.inv(blocks), np.asarray(which).reshape(-1))
+    return Blocks.of(np.linalg.inv(blocks), np.asarray(which).reshape(-1))
 
 
 def _shifted(
     real: bool, values: AnyArray, vectors: AnyArray, inverse: AnyArray, shifts: AnyArray
 ) -> Shifted:
-    """Of a real B, of each pair of conjugate modes one counts twice."""
+    """Of a real B, of each pair of conjugate modes, which are exactly that, one counts twice."""
     if not real:
         over = np.asarray(1.0 / (values + shifts[:, None]), dtype=np.complex128)
         return Shifted(inverse.T.copy(), vectors.T.copy(), over)
-    tiny = np.finfo(float).eps * np.abs(values).max()
-    kept = values.imag >= -tiny
-    twice = np.where(values[kept].imag > tiny, 2.0, 1.0)
+    kept = values.imag >= 0
+    twice = np.where(values[kept].imag > 0, 2.0, 1.0)
     w, v = inverse[kept].T, vectors[:, kept].T * twice[:, None]
     into = np.concatenate([w.real, w.imag], axis=1)
     back = np.concatenate([v.real, -v.imag], axis=0)
@@ -146,8 +162,13 @@ def _shifted(
 
 
 def _eigen(matrix: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Eigenvalues, eigenvectors V and V^-1; a unitary V where the matrix is anti-Hermitian."""
+    """Eigenvalues, eigenvectors V and V^-1; a unitary V where the matrix is anti-Hermitian.
+
+    Those of a real matrix are real, or conjugate pairs to the last bit.
+    """
     if np.array_equal(matrix, -matrix.conj().T):
+        if not np.iscomplexobj(matrix):
+            return _antisymmetric(matrix)
         values, vectors = np.linalg.eigh(1j * matrix)
         return -1j * values, vectors, vectors.conj().T
     values, vectors = np.linalg.eig(matrix)
@@ -155,3 +176,21 @@ def _eigen(matrix: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
         return values, vectors, np.linalg.inv(vectors)
     except np.linalg.LinAlgError:  # defective, to the last bit
         return values, vectors, np.full_like(vectors, np.inf)
+
+
+def _antisymmetric(matrix: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """The eigenvectors of a real antisymmetric matrix, by its real Schur form.
+
+    ``B = Q T Q^T``, where but for rounding T holds zeros and the blocks ``[[0, b], [-b, 0]]``, so
+    that ``q_k +- i q_k+1`` go with ``+- i b``. A Hermitian solver for ``i B`` would mix the two
+    vectors of a pair with small b, and all those of the null space, and tell by rounding only
+    which of them belong together.
+    """
+    t, q = scipy.linalg.schur(matrix, output="real")
+    first = np.flatnonzero(np.diagonal(t, -1))
+    b = 0.5 * (t[first, first + 1] - t[first + 1, first])
+    values, vectors = np.zeros(len(t), dtype=np.complex128), q.astype(np.complex128)
+    values[first], values[first + 1] = 1j * b, -1j * b
+    pair = (q[:, first] + 1j * q[:, first + 1]) / np.sqrt(2)
+    vectors[:, first], vectors[:, first + 1] = pair, pair.conj()
+    return values, vectors, vectors.conj().T

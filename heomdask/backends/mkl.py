@@ -142,7 +142,7 @@ def _part(plan: Plan, name: str | None, dtype: np.dtype[Any]) -> Part:
     """The terms with this name, as factors."""
 
     def sparse(terms: Plan, m: int) -> Factor:
-        elements = _elements(terms, m)
+        elements = _addends(terms, m)
         memory.require(
             ASSEMBLY_BYTES * elements,
             f"A sparse matrix of {elements:,} elements",
@@ -164,7 +164,7 @@ def _part(plan: Plan, name: str | None, dtype: np.dtype[Any]) -> Part:
     return Part(name, (_layer(within, local), _layer(links, sparse)))
 
 
-def _elements(terms: Plan, m: int) -> int:
+def _addends(terms: Plan, m: int) -> int:
     """What is to be added up to the matrix of a member, at most."""
     total = 0
     for term in terms.terms:

@@ -35,6 +35,7 @@ from heomdask.plan import AnyArray, Plan, Scalars
 Engine = _core.Engine64 | _core.Engine32
 Triad = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 LANES = {"generic": 2, "avx2": 4, "avx512": 8}  # doubles of a register: members side by side
+ROW = 4  # doubles that the kernels for one system read at once
 CACHE_LINE = 8  # doubles
 MOST_COMBINED = 32  # arrays that the kernel takes in one pass
 THREAD_BYTES = 131_072  # of a state: what one thread works through while others would start
@@ -109,9 +110,9 @@ class NativeBackend(BackendBase):
         share = plan.state_nbytes // THREAD_BYTES
         return max(1, min(self._threads, share))
 
-    def columns(self, d: int, n_members: int) -> int:
+    def columns(self, d: int, n_members: int) -> float:
         if self._alone(n_members):
-            return 1
+            return 1 if d == 2 else -(-d // ROW) * ROW / d  # a row, filled up; (2, 2) is one
         lanes = CACHE_LINE if d <= 2 else LANES[self._isa]
         return -(-n_members // lanes) * lanes
 

@@ -25,6 +25,7 @@ class NumpyCompiled:
 
     plan: Plan
     dtype: np.dtype[Any]
+    threads: int = 1
 
     @property
     def nbytes(self) -> int:

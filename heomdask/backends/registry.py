@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 class _Entry:
     """Where a backend lives, how to get it, and its measured cost of one application.
 
-    seconds = fixed + per_shift * shifts + per_work * work / threads, with `work` of `work_of`;
+    seconds = fixed + per_shift * shifts + per_work * work / threads, work being `multiplications`;
     all of them in one run on one machine, since only ratios count.
     """
 
@@ -195,11 +195,11 @@ def predicted_seconds(name: str, plan: Plan, threads: int = 1) -> float:
     """Seconds of one application to one member, from rates measured once (double precision)."""
     entry = _ENTRIES[name]
     shifts = sum(len(term.shifts) for term in plan.terms)
-    return entry.fixed + entry.per_shift * shifts + entry.per_work * work_of(plan) / threads
+    return entry.fixed + entry.per_shift * shifts + entry.per_work * multiplications(plan) / threads
 
 
-def work_of(plan: Plan) -> float:
-    """Multiplications of one application to one member, term by term; complex ones count twice."""
+def multiplications(plan: Plan) -> float:
+    """How many are in one application to one member, term by term; complex ones count twice."""
     d = plan.d
     total = 0
     for term in plan.terms:

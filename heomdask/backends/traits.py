@@ -40,7 +40,7 @@ class BackendInfo:
     device: str
     isa: str
     dtypes: tuple[str, ...]
-    threads: int
+    threads: int  # that it may use; of a compiled plan, those that it does use
     deterministic: bool
     notes: str = ""
 
@@ -55,6 +55,11 @@ class Compiled(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]:
         """float64 or float32 for a real plan, complex128 or complex64 for a complex one."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """Threads that work on this plan: no more than `BackendInfo.threads`, which may."""
         ...
 
     @property
@@ -94,8 +99,11 @@ class BackendTraits(Protocol):
         """All that can be paid once: layout, upload, analysis."""
         ...
 
-    def columns(self, d: int, n_members: int) -> int:
-        """Members that a state has room for: some backends fill up whole registers."""
+    def columns(self, d: int, n_members: int) -> float:
+        """Members that a state has room for: some backends fill up whole registers.
+
+        It is no whole number where the rows of a single member are filled up.
+        """
         ...
 
     def empty(self, compiled: Compiled) -> State:
@@ -210,7 +218,7 @@ class BackendTraits(Protocol):
 class BackendBase:
     """The defaults: `recur` as a loop over `apply`, a local solve on the host, a CPU's no-ops."""
 
-    def columns(self, d: int, n_members: int) -> int:
+    def columns(self, d: int, n_members: int) -> float:
         del d
         return n_members
 

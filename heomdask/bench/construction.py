@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from heomdask import memory
-from heomdask.backends.native import NativeBackend
 from heomdask.bench.cases import FMO_14, FMO_21, Case
+from heomdask.bench.machine import native
 from heomdask.bench.timing import Spread
 from heomdask.generator.build import Expanded, build_plan
 from heomdask.hierarchy.index_set import IndexSet
@@ -87,6 +87,6 @@ def _stages(expanded: Expanded, depth: Depth) -> tuple[list[float], int]:
     times.append(time.thread_time())
     plan = build_plan([expanded], ados)
     times.append(time.thread_time())
-    compiled = NativeBackend(threads=1).compile(plan)
+    compiled = native(1).compile(plan)
     times.append(time.thread_time())
     return list(np.diff(times)), compiled.nbytes

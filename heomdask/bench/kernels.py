@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from heomdask import memory
-from heomdask.backends.native import NativeBackend, NativeCompiled
 from heomdask.backends.traits import Selection
 from heomdask.bench import peers
 from heomdask.bench.cases import Case
-from heomdask.bench.machine import peak, triad
+from heomdask.bench.machine import native, peak, triad
 from heomdask.bench.timing import Action, Effort, Seconds, Spread
 from heomdask.bench.work import Work, work_of
 from heomdask.plan import Plan
+
+if TYPE_CHECKING:
+    from heomdask.backends.native import NativeBackend, NativeCompiled
 
 _STATES = 18  # of both precisions, on one thread and on all, and the arrays of the triads
 _TERMS = 10  # of a segment
@@ -111,7 +114,7 @@ class _Bench:
         self.amounts: dict[Hashable, float] = {}
         self.works: dict[tuple[str, int], Work] = {}
         for n in threads:
-            backend = NativeBackend(threads=n)
+            backend = native(n)
             for precision in ("float64",) if case.members == 1 else ("float64", "float32"):
                 compiled = backend.compile(plan, precision)
                 if compiled.threads == n:  # else it is the same as on fewer
@@ -129,7 +132,7 @@ class _Bench:
         )
         for what, (action, amount) in {
             "peak": peak(backend, precision),
-            "triad": triad(backend, 2 * compiled.engine.state_size * compiled.dtype.itemsize),
+            "triad": triad(backend, 2 * compiled.engine.state_size * compiled.real.itemsize),
         }.items():
             self.actions[what, precision, n] = action
             self.amounts[what, precision, n] = amount

@@ -1,7 +1,8 @@
 """The machine: what it is, and its two limits, operations and bytes per second.
 
-Takes: native backends.
-Gives: `Machine`, its description, and the actions that reach its limits.
+Takes: a number of threads.
+Gives: `native`, the backend that is measured; `Machine`, a description, and the actions that reach
+    its limits.
 Next file: `peers.py`, what others make of the same problem.
 """
 
@@ -12,9 +13,13 @@ import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from heomdask.backends.native import NativeBackend
+from heomdask.backends import registry
 from heomdask.bench.timing import Action, Effort, Spread
+
+if TYPE_CHECKING:
+    from heomdask.backends.native import NativeBackend
 
 LARGE = 384_000_000  # bytes of a triad: more than caches hold
 _ROUNDS = 200_000  # of multiply-adds: a millisecond
@@ -42,6 +47,11 @@ class Machine:
     versions: dict[str, str]
     load: float
     limits: list[Limits]
+
+
+def native(threads: int) -> NativeBackend:
+    """The compiled kernels; `BackendUnavailable` where there are none."""
+    return cast("NativeBackend", registry.get("native", threads=threads))
 
 
 def peak(backend: NativeBackend, precision: str) -> tuple[Action, float]:

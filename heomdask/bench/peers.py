@@ -17,6 +17,7 @@ from heomdask import memory
 from heomdask.backends import registry
 from heomdask.backends.traits import BackendInfo, BackendTraits
 from heomdask.bench.timing import Action
+from heomdask.errors import TooLarge
 from heomdask.generator.expanded import Expanded
 from heomdask.plan import Plan
 
@@ -50,7 +51,10 @@ def actions(expanded: Expanded, depth: int, plan: Plan, elements: float) -> dict
         )
     for name, info in registry.available():
         if name not in ("native", "numpy") and isinstance(info, BackendInfo):
-            found[name] = _backend(registry.get(name, threads=1), plan)
+            try:
+                found[name] = _backend(registry.get(name, threads=1), plan)
+            except TooLarge as error:
+                found[name] = str(error)
     return found
 
 

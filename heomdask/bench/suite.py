@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heomdask.backends.native import NativeBackend
 from heomdask.bench import construction, kernels, machine, solves
 from heomdask.bench.cases import CASES, Case
 from heomdask.bench.construction import BUILDS, Constructed, Construction
@@ -58,7 +57,7 @@ def thread_counts() -> list[int]:
 def begin(quick: bool) -> Report:
     """An empty report of this machine, whose limits are measured first."""
     effort = QUICK if quick else FULL
-    backends = [NativeBackend(threads=n) for n in thread_counts()]
+    backends = [machine.native(n) for n in thread_counts()]
     found = [machine.limits(backend, effort) for backend in backends]
     return Report(machine.describe(found, backends[0].info.isa))
 

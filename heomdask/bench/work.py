@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask.plan import AnyArray, Pattern, Plan
+from heomdask.plan import Pattern, Plan
 
 _LINK_BYTES = 8
 
@@ -64,13 +64,9 @@ def _stays(pattern: Pattern) -> bool:
 
 def _blocks(plan: Plan) -> NDArray[np.complex128]:
     """The (d^2, d^2) matrix that each pattern is multiplied with, of the first member."""
-    d = plan.d
-    swap = np.arange(d * d).reshape(d, d).T.ravel()
-    blocks = np.zeros((len(plan.patterns), d * d, d * d), dtype=np.complex128)
+    blocks = np.zeros((len(plan.patterns), plan.d**2, plan.d**2), dtype=np.complex128)
     for term in plan.terms:
-        left: AnyArray = np.eye(d) if term.left is None else term.left.of(0)
-        right: AnyArray = np.eye(d) if term.right is None else term.right.of(0)
-        small = np.kron(left, right.T)
+        small = plan.superoperator(term, 0)
         for shift in term.shifts:
-            blocks[shift.pattern] += shift.scalar[0] * (small[swap] if term.transposed else small)
+            blocks[shift.pattern] += shift.scalar[0] * small
     return blocks

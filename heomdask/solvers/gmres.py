@@ -132,7 +132,8 @@ def cycle(
 ) -> None:
     """At most `restart` steps, and ``x += M^-1 V y`` for the y of the smallest residual.
 
-    `residual`, of norm `size`, is that of x, and is overwritten.
+    `residual`, of norm `size`, is that of x, and is overwritten. Where something was not finite,
+    x is NaN afterwards.
     The vector n with ``n^+ H = 0`` and n_0 = 1 grows by one number a step, and the norm of the
     residual is ``size / |n|``: no factorisation is needed to know it.
     """
@@ -145,8 +146,11 @@ def cycle(
         w = operator.empty()
         operator(step, w)
         along, left = orthogonalise(operator, basis, w)
+        if not np.isfinite([*along, left]).all():
+            operator.sum_of(x, [np.nan], [x])
+            return
         matrix[: k + 1, k], matrix[k + 1, k] = along, left
-        if left == 0.0 or not np.isfinite(left):
+        if left == 0.0:
             break
         null = np.append(null, -np.conj(np.conj(null) @ along / left))
         basis.append(w)

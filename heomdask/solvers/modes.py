@@ -113,7 +113,12 @@ def _grow(
 
 
 def _judge(projected: AnyArray, gram: AnyArray, sigma: float) -> Rightmost:
-    """A Ritz value that is certainly on the right if there is one, else the rightmost."""
+    """A Ritz value that is certainly on the right if there is one, else the rightmost.
+
+    NaN if something was not finite.
+    """
+    if not np.isfinite([projected, gram]).all():
+        return Rightmost(complex("nan"), float("nan"))
     values, vectors = np.linalg.eig(projected)
     square: NDArray[np.complex128] = np.einsum("ik,ij,jk->k", vectors.conj(), gram, vectors)
     residuals = np.sqrt(np.maximum(square.real - np.abs(values) ** 2, 0.0))

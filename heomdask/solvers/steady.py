@@ -1,7 +1,7 @@
 """Stationary states: ``G x = 0`` with trace 1, known to be the only one, and stable.
 
 Takes: a backend, a compiled plan of one member, rows in the order of their importance.
-Gives: `stationary`.
+Gives: `stationary`, and `STATES`, the state vectors that it holds at once.
 Next file: `results/steady.py`, what a user sees.
 
 The trace of row 0 is conserved, ``<Tr| G = 0``, so from a guess of trace 1 only states of trace 0
@@ -29,8 +29,8 @@ from heomdask.backends.traits import BackendTraits, Compiled, State
 from heomdask.errors import InputError
 from heomdask.outcome import Outcome
 from heomdask.plan import AnyArray
-from heomdask.solvers.gmres import Shifted, gmres
-from heomdask.solvers.modes import Rightmost, rightmost
+from heomdask.solvers.gmres import RESTART, Shifted, gmres
+from heomdask.solvers.modes import INNER_STEPS, VECTORS, Rightmost, rightmost
 from heomdask.solvers.two_level import Parts, TwoLevel
 
 COARSE_UNKNOWNS = 500  # solved together: a dense matrix of that size, at least row 0
@@ -42,6 +42,7 @@ NULL = 1e-12  # of the rate of G: a gap below is none
 DECAYED = 1e-4  # a random state that has become so small had no stationary part
 REDUCTION = 1e-2  # of the residual, between two estimates of the gap
 SEED = 20240301
+STATES = 7 + max(RESTART, 2 * VECTORS[-1] + INNER_STEPS)  # held at once: the larger of two spaces
 
 
 @dataclass(frozen=True, eq=False)

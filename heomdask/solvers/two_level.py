@@ -74,7 +74,7 @@ class TwoLevel:
         inner = parts.inner - sigma * np.eye(len(parts.inner))
         inner[: len(one), : len(one)] -= rate / self.d * np.outer(trace, trace)
         inner -= (self.inward @ (self.around @ self.outward)).toarray()
-        self.factors = scipy.linalg.lu_factor(inner)
+        self.factors = scipy.linalg.lu_factor(inner, check_finite=False)
         self.rows = Selection.whole(parts.rows, self.d)
         self.halo = Selection.whole(parts.halo, self.d)
 
@@ -83,7 +83,8 @@ class TwoLevel:
         backend.solve_local(compiled, self.operator.sigma, v, out)
         given = backend.host(backend.pack(compiled, v, self.rows))[:, 0]
         halo = backend.host(backend.pack(compiled, out, self.halo))[:, 0]
-        coarse = scipy.linalg.lu_solve(self.factors, given - self.inward @ halo)
+        right = given - self.inward @ halo
+        coarse = scipy.linalg.lu_solve(self.factors, right, check_finite=False)  # NaN stays NaN
         first = coarse[: self.d**2].reshape(self.d, self.d)
         first -= np.trace(first) / self.d * np.eye(self.d)
         halo = halo - self.around @ (self.outward @ coarse)

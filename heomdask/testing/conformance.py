@@ -24,7 +24,7 @@ from heomdask.backends.traits import (
     APPLY_TOLERANCE,
     Selection,
 )
-from heomdask.plan import AnyArray, Plan
+from heomdask.plan import AnyArray, Form, Plan
 from heomdask.testing.hooks import Hooks
 from heomdask.testing.oracle import (
     assembled,
@@ -37,7 +37,7 @@ from heomdask.testing.oracle import (
     weighted_sum,
     without_names,
 )
-from heomdask.testing.random_plans import CASES, Case
+from heomdask.testing.random_plans import CASES, Case, chain_plan, random_state
 from heomdask.testing.segments import RecurConformance
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
@@ -302,9 +302,17 @@ class VectorConformance(Hooks):
     @pytest.mark.parametrize("case", [c for c in CASES if c.depth < 6][::2], ids=str)
     def test_local_solve_inverts_the_blocks(self, case: Case) -> None:
         plan = without_names(case.plan())
+        self.solves_locally(case.state(plan), plan, 9.0 + np.arange(plan.n_members))
+
+    @pytest.mark.parametrize("form", ["real", "complex"])
+    @pytest.mark.parametrize("d", [3, 5, 6, 8])
+    def test_local_solve_of_a_chain(self, d: int, form: Form) -> None:
+        plan = chain_plan(d, form)
+        self.solves_locally(random_state(np.random.default_rng(d), plan), plan, np.array([0.5]))
+
+    def solves_locally(self, x: AnyArray, plan: Plan, sigma: AnyArray) -> None:
         be, compiled = self.ready(plan)
-        x, out = case.state(plan), be.empty(compiled)
-        sigma = 9.0 + np.arange(plan.n_members)
+        out = be.empty(compiled)
         be.solve_local(compiled, sigma, be.put(compiled, x), out)
         solved = be.fetch(compiled, out)
         d2 = plan.d**2
@@ -412,3 +420,5 @@ class BackendConformance(
         assert info.name
         assert "float64" in info.dtypes
         assert info.threads >= 1
+        _, small = self.ready(CASES[0].plan())
+        assert 1 <= small.threads <= info.threads

@@ -1,7 +1,7 @@
 """Random plans for tests: every shape of term a backend must know, from a seed alone.
 
 Takes: sizes and a seed.
-Gives: `random_plan`, `random_state`, `Case` and the table `CASES` of the conformance suite.
+Gives: `random_plan`, `chain_plan`, `random_state`, `Case` and `CASES`, the suite's table.
 Next file: `testing/conformance.py`, which runs a backend over that table.
 
 The plans are algebra, not physics: ladders over a small index set, with signed and lateral
@@ -121,6 +121,24 @@ def random_plan(
         ]
     n = patterns[0].n_rows
     return Plan(d, n, n, members, form, tuple(patterns), tuple(terms), names)
+
+
+def chain_plan(d: int, form: Form) -> Plan:
+    """``-i[H, .] - n``, n the number of an ADO, for a chain of equal sites.
+
+    Its levels are symmetric about 0: many of their differences coincide, and many are 0.
+    """
+    number = ladder_patterns(1, 3, np.random.default_rng(0))[1]
+    patterns = (Pattern(number.n_rows, number.n_rows, label="identity"), number)
+    chain = np.diag(np.ones(d - 1), 1) + np.diag(np.ones(d - 1), -1)
+    hamiltonian, factor = Operator(chain[None]), np.array([1.0 if form == "real" else -1j])
+    real = form == "real"  # of Z = Re X + Im X it is ([H, Z])^T
+    terms = (
+        Term((Shift(1, np.array([-1.0])),)),
+        Term((Shift(0, factor),), left=hamiltonian, transposed=real),
+        Term((Shift(0, -factor),), right=hamiltonian, transposed=real),
+    )
+    return Plan(d, number.n_rows, number.n_rows, 1, form, patterns, terms)
 
 
 def random_state(rng: np.random.Generator, plan: Plan) -> AnyArray:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,13 +15,15 @@ from typer.testing import CliRunner
 
 from heomdask import memory
 from heomdask.backends.native import NativeBackend
-from heomdask.bench import kernels, suite
+from heomdask.backends.numpy_ import NumpyBackend
+from heomdask.bench import kernels, peers, suite
 from heomdask.bench.cases import CASES, RING, SPIN_BOSON, Case
 from heomdask.bench.timing import QUICK, Action, Effort, Spread
 from heomdask.bench.work import work_of
 from heomdask.cli.main import app
-from heomdask.errors import InputError
+from heomdask.errors import InputError, TooLarge
 from heomdask.generator.build import build_plan
+from heomdask.plan import Plan
 
 SMALL = [Case(SPIN_BOSON, 5), Case(RING, 1), *(c for c in CASES if c.name == "fmo-7-4")]
 
@@ -84,6 +89,42 @@ def test_what_does_not_fit_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) 
     found = kernels.measure(CASES[0], QUICK, [1])
     assert not found.kernels
     assert found.left_out[0].startswith(CASES[0].name)
+
+
+def test_a_backend_whose_matrix_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(plan: Plan, dtype: str = "float64") -> None:
+        raise TooLarge("A sparse matrix needs more than there is.")
+
+    backend = NumpyBackend()
+    monkeypatch.setattr(backend, "compile", refuse)
+    monkeypatch.setattr(peers.registry, "available", lambda: [("other", backend.info)])
+    monkeypatch.setattr(peers.registry, "get", lambda name, threads: backend)
+    case = Case(SPIN_BOSON, 2)
+    found = peers.actions(case.prepared().expanded, 2, case.plan(), 10.0)
+    assert found["other"] == "A sparse matrix needs more than there is."
+
+
+def test_without_the_extension_the_command_says_so() -> None:
+    program = (
+        "import sys; sys.modules['heomdask._native._core'] = None; "
+        "from heomdask.cli.main import main; "
+        "sys.argv[1:] = ['bench', '--quick', '--case', 'spinboson-3-10']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "The backend 'native' cannot run here" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("form", ["real", "complex"])
+def test_the_triad_is_as_large_as_two_states(form: str) -> None:
+    own = Case(SPIN_BOSON, 3).prepared()
+    plan = build_plan([own.expanded], own.index_set, form=form)
+    asked = []
+    with mock.patch.object(kernels, "triad", lambda _, nbytes: (None, asked.append(nbytes))):
+        kernels._Bench(Case(SPIN_BOSON, 3), plan, [1])
+    backend = NativeBackend(threads=1)
+    assert asked == [2 * backend.empty(backend.compile(plan)).nbytes]
 
 
 def test_an_unknown_case_is_refused_with_those_there_are() -> None:

@@ -158,4 +158,4 @@ def test_a_matrix_that_cannot_fit_is_refused_before_it_is_made(monkeypatch):
 
 def test_the_count_of_elements_is_no_less_than_there_are():
     plan = random_plan(np.random.default_rng(9), d=3, depth=4)
-    assert mkl._elements(plan, 0) >= plan.to_sparse().nnz
+    assert mkl._addends(plan, 0) >= plan.to_sparse().nnz

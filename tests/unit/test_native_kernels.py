@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import shutil
 import subprocess
 import threading
@@ -103,6 +104,16 @@ def test_terms_of_every_kind(d: int, form: Form) -> None:
     for members in (1, 3):
         plan = random_plan(np.random.default_rng(d), d=d, members=members, form=form)
         check(plan, NativeBackend(threads=1))
+
+
+@pytest.mark.parametrize("isa", EACH)
+@pytest.mark.parametrize("form", ["real", "complex"])
+def test_a_state_has_room_for_what_the_prediction_of_memory_takes(isa, form):
+    for d, members in itertools.product((1, 2, 3, 4, 5, 8, 9), (1, 3, 9)):
+        plan = random_plan(np.random.default_rng(d), d=d, members=members, form=form)
+        backend = NativeBackend(threads=1, isa=isa)
+        expected = plan.state_nbytes / members * backend.columns(d, members)
+        assert backend.empty(backend.compile(plan)).nbytes == pytest.approx(expected)
 
 
 def with_elements(d: int, which: str, real: bool, seed: int) -> Expanded:

@@ -179,3 +179,9 @@ def test_digests_of_members_tell_equal_ones_from_others():
     assert second == [first[2], first[0], first[0]]
     assert plan.member(1).member_digests() == [first[1]]
     assert not set(first) & set(plan.adjoint().member_digests())
+
+
+def test_local_blocks_keep_nothing():
+    plan = random_plan(np.random.default_rng(4), d=2)
+    plan.local_blocks(0)
+    assert not any("matrix" in vars(pattern) for pattern in plan.patterns)

@@ -119,7 +119,7 @@ def test_choice_is_the_smallest_prediction() -> None:
 
 def test_choice_does_not_depend_on_the_company() -> None:
     plan = random_plan(np.random.default_rng(3), d=2, members=8)
-    assert registry.work_of(plan) == registry.work_of(plan.member(5))
+    assert registry.multiplications(plan) == registry.multiplications(plan.member(5))
 
 
 @pytest.mark.parametrize("name", ["cuda", "", "Native"])

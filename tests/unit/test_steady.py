@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import tracemalloc
+import weakref
 from unittest import mock
 
 import numpy as np
@@ -13,18 +15,22 @@ from hypothesis import strategies as st
 from solver_problems import SX, SZ, plan_of, spin_boson, stiff, trimer
 
 import heomdask as hd
+from heomdask import memory
+from heomdask.backends import local
+from heomdask.backends.local import Blocks, factorise
 from heomdask.backends.local import Shifted as OneBasis
-from heomdask.backends.local import factorise
 from heomdask.backends.native import NativeBackend
 from heomdask.backends.numpy_ import NumpyBackend
-from heomdask.solvers import steady
+from heomdask.solvers import modes, steady
 from heomdask.solvers.gmres import Shifted, gmres
+from heomdask.solvers.modes import Rightmost
 from heomdask.solvers.two_level import Parts, TwoLevel
 from heomdask.testing.strategies import shapes
 
 PROBLEM = hd.Problem(
     0.25 * SZ + 0.5 * SX, [hd.Coupling(SZ, hd.DrudeLorentz(lam=0.1, gamma=0.5, T=0.5))]
 )
+EQUAL = hd.Problem(1e-3 * np.eye(2), PROBLEM.couplings)
 HOW = {"depth": 4, "expansion": hd.Pade(1)}
 
 
@@ -106,6 +112,25 @@ def test_local_solve_keeps_one_number_per_ado_or_shares_its_blocks():
     np.testing.assert_allclose(np.einsum("nij,nj->ni", blocks, solver(x)), x, atol=1e-9)
 
 
+def test_each_row_meets_the_inverse_of_its_own_block():
+    rng = np.random.default_rng(2)
+    inverses, which = rng.normal(size=(400, 4, 4)), rng.integers(400, size=1000)
+    x = rng.normal(size=(1000, 4))
+    blocks = Blocks.of(inverses, which)
+    np.testing.assert_allclose(blocks(x), np.einsum("nij,nj->ni", inverses[which], x), atol=1e-12)
+    assert np.array_equal(which[blocks.order], np.sort(which))  # one slice a block, no search
+
+
+def test_different_blocks_that_do_not_fit_are_refused(monkeypatch):
+    jordan = np.array([[0, 1], [0, 0]], dtype=complex)
+    problem = dataclasses.replace(spin_boson(), hamiltonian=0.25 * SX, lindblad=(jordan,))
+    monkeypatch.setattr(local, "WORST_CONDITION", 0.0)
+    monkeypatch.setattr(memory, "available", lambda: 1)
+    monkeypatch.setattr(memory, "SMALL", 0)
+    with pytest.raises(hd.TooLarge, match="different blocks of 4 x 4"):
+        factorise(plan_of([problem], 3), 0, 0.1)
+
+
 def test_nothing_but_a_lindblad_operator():
     decay = np.array([[0, 0], [1, 0]])
     state = hd.steady_state(hd.Problem(0.5 * SZ, lindblad=[0.3 * decay]))
@@ -124,6 +149,11 @@ def test_same_as_a_long_evolution():
     assert warm.stats["applications_solve"] == 1
 
 
+def test_recorded_threads_are_those_that_worked():
+    state = hd.steady_state(PROBLEM, backend="native", threads=2, **HOW)  # 15 ADOs
+    assert state.stats["threads"] == 1
+
+
 def test_result_in_other_forms():
     xarray, qutip = pytest.importorskip("xarray"), pytest.importorskip("qutip")
     state = hd.steady_state(PROBLEM, observables={"sz": SZ}, **HOW)
@@ -140,9 +170,90 @@ def test_result_in_other_forms():
         lean.to_qutip()
 
 
+@pytest.mark.parametrize("backend", [NumpyBackend(), NativeBackend(threads=1)], ids=["np", "c"])
+def test_prediction_of_memory_is_what_a_steady_state_takes(backend, monkeypatch):
+    """With d = 5 a row of the compiled kernels has room for 8 numbers."""
+    monkeypatch.setattr(steady, "COARSE_UNKNOWNS", 25)
+    monkeypatch.setattr(steady, "MOST_APPLICATIONS", 60)
+    monkeypatch.setattr(steady, "rightmost", lambda operator, *_: Rightmost(-1e-3, 1e-6))
+    bath = hd.DrudeLorentz(lam=0.01, gamma=0.02, T=0.04)
+    H = 0.02 * np.random.default_rng(0).standard_normal((5, 5))
+    problem = hd.Problem(H + H.T, [hd.Coupling(np.diag(row), bath) for row in np.eye(5)])
+    how = {"depth": 3, "expansion": hd.Pade(1), "backend": backend, "throw": False}
+    asked = []
+    monkeypatch.setattr(memory, "require", lambda need, *_: asked.append(need))
+    hd.steady_state(problem, **how)  # what is imported and kept is there
+    tracemalloc.start()
+    hd.steady_state(problem, **how)
+    measured = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.45 * asked[-1] < measured < asked[-1]
+
+
+def test_the_count_of_states_is_that_of_the_larger_space(monkeypatch):
+    """Eigenvalues that are never certain need all vectors, their images and a whole cycle."""
+    backend, alive, most = NumpyBackend(), weakref.WeakSet(), 0
+
+    class Counted(np.ndarray):
+        __hash__ = object.__hash__
+
+    def empty(compiled):
+        nonlocal most
+        state = NumpyBackend().empty(compiled).view(Counted)
+        alive.add(state)
+        most = max(most, len(alive))
+        return state
+
+    monkeypatch.setattr(backend, "empty", empty)
+    monkeypatch.setattr(steady, "COARSE_UNKNOWNS", 4)
+    monkeypatch.setattr(modes, "CERTAIN", 0.0)
+    monkeypatch.setattr(modes, "INNER_TOLERANCE", 0.0)
+    solved(plan_of([stiff()], 6), backend)
+    assert 0.9 * steady.STATES < most <= steady.STATES
+
+
 def test_auto_chooses_depth_and_expansion():
     state = hd.steady_state(PROBLEM, depth="auto", expansion="auto", error=1e-2)
     assert state.stats["estimated_error"] < 1e-2
+
+
+class TurnsBad(NumpyBackend):
+    """A generator whose images are not finite from some application on."""
+
+    def __init__(self, good: int, value: float) -> None:
+        super().__init__()
+        self.good, self.value = good, value
+
+    def apply(self, compiled, x, out, **options):
+        super().apply(compiled, x, out, **options)
+        self.good -= 1
+        if self.good < 0:
+            out[...] = self.value
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_what_is_not_finite_is_named_wherever_it_turns_up(value):
+    whole = int(hd.steady_state(PROBLEM, backend=NumpyBackend(), **HOW).stats["applications"])
+    for good in range(whole):
+        state = hd.steady_state(PROBLEM, backend=TurnsBad(good, value), throw=False, **HOW)
+        assert state.outcome is hd.Outcome.NOT_FINITE, good
+
+
+def test_a_state_that_is_not_positive_is_not_called_unstable():
+    """Deep in the wrong: but every eigenvalue is on the left, so that evolution ends there."""
+    bath = hd.DrudeLorentz(lam=1.5, gamma=0.5, T=0.3)
+    problem, how = hd.Problem(SX, [(SX + 0.5 * SZ, bath)]), {"depth": 1, "expansion": hd.Pade(1)}
+    with pytest.warns(hd.HeomdaskWarning, match="`depth` = .*off by"):
+        state = hd.steady_state(problem, throw=False, **how)
+    assert state.stats["trace_norm_excess"] > 0.1
+    assert state.stats["rightmost"] < 0
+    assert state.outcome is hd.Outcome.NOT_CONVERGED
+    with (
+        pytest.warns(hd.HeomdaskWarning),
+        pytest.raises(hd.SolveFailed, match="NOT_CONVERGED: rho is not positive"),
+    ):
+        hd.steady_state(problem, **how)
 
 
 def test_a_tolerance_beyond_rounding_is_named():
@@ -159,8 +270,11 @@ def test_a_tolerance_beyond_rounding_is_named():
         ("a drive", {"problem": hd.Problem(SX, drives=[(np.cos, SZ)])}, "`problem`.*evolve"),
         ("no problem", {"problem": 3.0}, "`problem`"),
         ("tol 0", {"tol": 0.0}, "`tol`"),
+        ("tol below rounding", {"tol": 1e-15}, "`tol`.*rounding"),
         ("save a time", {"save": "times"}, "`save`"),
         ("no depth", {"depth": None}, "`depth`"),
+        ("auto without splitting", {"problem": EQUAL, "depth": "auto"}, "`depth`.*splitting"),
+        ("the same of poles", {"problem": EQUAL, "expansion": "auto"}, "`expansion`.*splitting"),
         ("a guess of another shape", {"guess": np.eye(2)}, "`guess`.*shape"),
         ("a guess that is none", {"guess": "x"}, "`guess`"),
         ("a guess without trace", {"guess": np.zeros((15, 2, 2))}, "`guess`.*trace"),
