@@ -21,7 +21,7 @@ import heomdask
 from heomdask import memory
 from heomdask.backends import registry
 from heomdask.backends.traits import BackendInfo
-from heomdask.ensemble import pickling, shards
+from heomdask.ensemble import named, pickling, shards
 from heomdask.ensemble.grid import Match, match
 from heomdask.ensemble.probe import Probe, probe, probes, variables
 from heomdask.ensemble.sweep import Sweep
@@ -156,6 +156,7 @@ def layout(sweep: Sweep, found: list[Probe]) -> Layout:
         "observables": list(sweep.observables) if "observables" in sweep.save else [],
         "seed": sweep.seed,
         "probes": [_remember(sweep, p) for p in found],
+        named.ATTRIBUTE: named.digests(sweep),
         "versions": versions(),
         "backend": _backend_facts(sweep.backend),
     }
@@ -206,6 +207,12 @@ def recognise(sweep: Sweep, path: Path) -> Store:
             "store for this sweep; only axis values and samples may be added to one."
         )
     match_store(sweep, store)  # a table with other rows is refused here
+    if others := named.changed(sweep, store):
+        words = ", ".join(f"{label!r} on the axis {name!r}" for name, label in others)
+        raise StoreError(
+            f"the store {path} belongs to another sweep: {words} now stands for another object "
+            "than when the store was filled. Use another name for it, or another store."
+        )
     for remembered in store.attrs["probes"]:
         index = _find(sweep, remembered)
         if index is None or remembered["digest"].startswith("failed"):
@@ -276,5 +283,6 @@ def grow(sweep: Sweep, store: Store) -> tuple[Store, Match]:
     if sweep.samples is not None and sweep.samples > samples:
         added.append(Coordinate("sample", "sample", np.arange(samples, sweep.samples)))
     if extents != store.extents:
+        named.remember(sweep, store)
         store = store.extend(extents, tuple(added))
     return store, found
