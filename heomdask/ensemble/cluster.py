@@ -12,11 +12,10 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
-from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Self, TypeVar
+from multiprocessing import resource_tracker, spawn
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from heomdask import checks
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 STOPS = (signal.SIGINT, signal.SIGTERM)  # what a user or a batch system ends a run with
 SECONDS_TO_REACH = 10  # a running scheduler answers at once
 SECONDS_TO_START = 300
+WORKER_PROCESS = "Dask Worker process"  # how distributed's nannies name what they start
 
 Other = TypeVar("Other")
 
@@ -201,14 +201,20 @@ def _same_environment() -> Iterator[None]:
 def _main_not_imported() -> Iterator[None]:
     """Workers do not run the user's script again, so it needs no ``if __name__ == "__main__"``.
 
-    What the script defines travels by value, pickled.
+    What the script defines travels by value, pickled, with the script's own `__file__`: so what
+    tells a new process where the script lies is left out, and the script itself is left as it is.
     """
-    main = sys.modules["__main__"]
-    hidden = {n: getattr(main, n) for n in ("__file__", "__spec__") if hasattr(main, n)}
+    plain = spawn.get_preparation_data
+
+    def without_main(name: str) -> dict[str, Any]:
+        data: dict[str, Any] = plain(name)
+        if name.startswith(WORKER_PROCESS):
+            for key in ("init_main_from_name", "init_main_from_path"):
+                data.pop(key, None)
+        return data
+
+    spawn.get_preparation_data = without_main
     try:
-        for name in hidden:
-            setattr(main, name, None)
         yield
     finally:
-        for name, value in hidden.items():
-            setattr(main, name, value)
+        spawn.get_preparation_data = plain

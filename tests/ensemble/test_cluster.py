@@ -261,3 +261,41 @@ def test_no_dashboard_is_opened_and_a_port_in_use_is_no_matter() -> None:
             with pytest.raises(urllib.error.HTTPError, match="404") as caught:
                 urllib.request.urlopen(client.dashboard_link, timeout=30)
             caught.value.close()
+
+
+SCRIPT = """
+from pathlib import Path
+import numpy as np, os, signal, sys, time
+import heomdask as hd
+from heomdask.ensemble.cluster import Workers
+print("imported")
+
+def build(e):
+    lam = float((Path(__file__).parent / "lam.txt").read_text())
+    bath = hd.DrudeLorentz(lam=lam, gamma=0.5, T=1.0)
+    sz = np.diag([1.0, -1.0])
+    return hd.Problem(e * sz, [hd.Coupling(sz, bath)]), np.full((2, 2), 0.5)
+
+sweep = hd.Sweep(build, over={"e": [0.1, 0.2, 0.3]}, times=[0.0, 1.0], depth=2,
+                 expansion=hd.Pade(1))
+with Workers(workers=1) as workers:
+    client = workers.client()
+    (pid,) = client.run(os.getpid).values()
+    os.kill(pid, signal.SIGKILL)  # what takes its place does not import the script either
+    while pid in client.run(os.getpid, on_error="return").values():
+        time.sleep(0.1)
+    client.wait_for_workers(1)
+    ds = sweep.run("s.zarr", client=workers, progress=False)
+assert ds["status"].values.tolist() == [1, 1, 1], ds["error"].values
+"""
+
+
+def test_build_finds_files_beside_its_script(tmp_path: Path) -> None:
+    (tmp_path / "lam.txt").write_text("0.02")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["imported"]
