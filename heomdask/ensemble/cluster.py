@@ -189,12 +189,18 @@ def _signals_held() -> Iterator[None]:
 @contextlib.contextmanager
 def _same_environment() -> Iterator[None]:
     """Undo what the workers' nannies write into this process's environment (OMP_NUM_THREADS)."""
-    before = dict(os.environ)
+    import dask
+
+    names = dask.config.get("distributed.nanny.pre-spawn-environ")
+    before = {name: os.environ.get(name) for name in names}
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextlib.contextmanager

@@ -244,9 +244,14 @@ def test_the_clients_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None)
+    monkeypatch.setenv("MKL_NUM_THREADS", "3")
+    monkeypatch.setenv("OF_THE_USER", "before")
     with connect(workers=1) as client:
         assert client.submit(sum, [1, 2]).result() == 3
+        os.environ["OF_THE_USER"] = "changed"
     assert "OMP_NUM_THREADS" not in os.environ
+    assert os.environ["MKL_NUM_THREADS"] == "3"
+    assert os.environ["OF_THE_USER"] == "changed"
     assert getattr(main, "__file__", None) == file
 
 
