@@ -21,9 +21,10 @@ import pytest
 from ensemble_support import PLUS, Logged, assert_same_bits, disordered, problem, sweep
 
 import heomdask as hd
+from heomdask.backends import registry
 from heomdask.ensemble.cluster import connect
 from heomdask.ensemble.runner import SerialRunner
-from heomdask.errors import HeomdaskWarning
+from heomdask.errors import BackendUnavailable, HeomdaskWarning
 from heomdask.outcome import Outcome
 from heomdask.results.store import Store
 
@@ -218,6 +219,24 @@ def test_workers_use_one_thread(client: Any) -> None:
     variables = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     found = client.run(lambda: [os.environ.get(v) for v in variables])
     assert list(found.values()) == [["1"] * 3] * 2
+
+
+def test_workers_may_have_a_backend_that_the_client_lacks(
+    tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = registry.get
+
+    def lacking(name: str, **options: Any) -> Any:
+        if name == "numpy":
+            raise BackendUnavailable("not here")
+        return get(name, **options)
+
+    monkeypatch.setattr(registry, "get", lacking)
+    what = sweep(over={"e": [0.1, 0.2]}, backend="numpy")
+    ds = what.run(tmp_path / "s.zarr", client=client, progress=False)
+    assert ds["status"].values.tolist() == [1, 1]
+    with pytest.raises(BackendUnavailable, match="not here"):
+        what.run(tmp_path / "t.zarr", client=SerialRunner(), progress=False)
 
 
 def test_a_signal_while_the_workers_end_waits_until_they_have(
