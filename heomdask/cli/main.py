@@ -83,11 +83,9 @@ def run(
     if settings.title:
         _console.rule(escape(settings.title))
     with _interruptible(target), Workers(scheduler=scheduler, workers=workers) as computing:
-        if not Path(target).exists():
-            computing.start()  # they come up while the plan is made
-        needs = sweep.plan(store=target, workers=workers)
+        needs = sweep.plan(store=target, workers=workers)  # timed, so nothing else runs yet
         if needs.pending:
-            computing.start()
+            computing.start()  # goes on by itself while the run is made ready
         _console.print(plan_table(needs))
         dataset = sweep.run(target, client=computing)
         if settings.solve.check_convergence:
