@@ -20,12 +20,11 @@ import numpy as np
 import heomdask
 from heomdask import memory
 from heomdask.backends import registry
-from heomdask.backends.traits import BackendInfo
 from heomdask.ensemble import named, pickling, shards
 from heomdask.ensemble.grid import Match, match
 from heomdask.ensemble.probe import Probe, probe, probes, variables
 from heomdask.ensemble.sweep import Sweep
-from heomdask.errors import HeomdaskWarning, StoreError, TooLarge
+from heomdask.errors import BackendUnavailable, HeomdaskWarning, StoreError, TooLarge
 from heomdask.expansion.notices import warn
 from heomdask.outcome import Outcome
 from heomdask.preparation import doubt
@@ -178,14 +177,18 @@ def versions() -> dict[str, str]:
 
 
 def _backend_facts(name: str) -> dict[str, str]:
-    """Which backend the sweep asked for and what it is where the store was made.
+    """Which backend the sweep asked for, and what it is where the store was made.
 
+    "auto" is decided for each hierarchy by whoever computes it, so no more is known of it here.
     Data are bit-identical within one backend and instruction set.
     """
-    found = {n: info for n, info in registry.available() if isinstance(info, BackendInfo)}
-    first = next(iter(found.values())) if name == "auto" else found.get(name)
-    facts = {} if first is None else {"name": first.name, "isa": first.isa}
-    return {"asked": name, **facts}
+    if name == "auto":
+        return {"asked": name}
+    try:
+        info = registry.get(name).info
+    except BackendUnavailable:  # the workers may have it
+        return {"asked": name}
+    return {"asked": name, "name": info.name, "isa": info.isa}
 
 
 def _remember(sweep: Sweep, found: Probe) -> dict[str, Any]:

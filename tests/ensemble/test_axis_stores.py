@@ -14,6 +14,7 @@ import zarr
 from ensemble_support import build, sweep
 
 import heomdask as hd
+from heomdask.backends import registry
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.errors import StoreError
 
@@ -136,3 +137,19 @@ def test_digests_of_names_are_the_same_in_every_process(tmp_path: Path) -> None:
         said.add(done.stdout)
     assert len(said) == 1
     assert set(ast.literal_eval(said.pop())["e"]) == {"own", "f", "p", "m"}
+
+
+def test_a_store_claims_no_backend_that_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unused() -> None:
+        raise AssertionError("every backend was imported")
+
+    monkeypatch.setattr(registry, "available", unused)
+    for name in ("auto", "numpy"):
+        what = sweep(over={"e": [0.1]}, backend=name)
+        what.run(tmp_path / name, client=SerialRunner(), progress=False)
+    assert hd.open(tmp_path / "auto").attrs["backend"] == {"asked": "auto"}
+    facts = hd.open(tmp_path / "numpy").attrs["backend"]
+    assert (facts["asked"], facts["name"]) == ("numpy", "numpy")
+    assert facts["isa"]
