@@ -14,6 +14,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker, spawn
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -115,7 +116,8 @@ def _reach(address: str) -> Client:
     from distributed import Client
 
     try:
-        asyncio.run(_identify(address))
+        with ThreadPoolExecutor(1) as elsewhere:  # a notebook has an event loop in this thread
+            elsewhere.submit(lambda: asyncio.run(_identify(address))).result()
     except Exception as error:  # of many kinds, by what is wrong with the address
         reason = str(error) or f"no answer within {SECONDS_TO_REACH} s"
         raise checks.refuse(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pickle
@@ -237,6 +238,16 @@ def test_workers_may_have_a_backend_that_the_client_lacks(
     assert ds["status"].values.tolist() == [1, 1]
     with pytest.raises(BackendUnavailable, match="not here"):
         what.run(tmp_path / "t.zarr", client=SerialRunner(), progress=False)
+
+
+def test_a_scheduler_is_reached_from_a_notebook(client: Any) -> None:
+    """There an event loop runs in the thread of the user's code."""
+
+    async def cell() -> int:
+        with connect(scheduler=client.scheduler.address) as own:
+            return len(own.nthreads())
+
+    assert asyncio.run(cell()) == 2
 
 
 def test_a_signal_while_the_workers_end_waits_until_they_have(
