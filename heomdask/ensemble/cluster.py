@@ -19,6 +19,7 @@ from multiprocessing import resource_tracker, spawn
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from heomdask import checks
+from heomdask.errors import InputError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -53,10 +54,12 @@ class Workers:
         self._scheduler = scheduler
         self._count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
         self._stack = contextlib.ExitStack()
+        self._open = False
         self._cluster: LocalCluster | None = None
         self._client: Client | None = None
 
     def __enter__(self) -> Self:
+        self._open = True
         return self
 
     def __exit__(
@@ -65,11 +68,21 @@ class Workers:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._open, self._cluster, self._client = False, None, None
         with _signals_held():
             self._stack.__exit__(kind, error, traceback)
 
+    def require_open(self) -> None:
+        """Refuse workers that nobody would end, or that have ended."""
+        if not self._open:
+            raise InputError(
+                "`Workers` must be used inside their context, which ends them, got some outside of "
+                "it; write `with Workers(...) as workers:` and use them in that block."
+            )
+
     def start(self) -> None:
         """Begin to start local ones, which goes on by itself; or reach the scheduler."""
+        self.require_open()
         if self._cluster is None and self._client is None:
             if self._scheduler is None:
                 self._cluster = _local(self._stack, self._count)
@@ -99,7 +112,9 @@ def require_computing(client: object) -> None:
     """Refuse, before any work, what no sweep can be computed with."""
     from heomdask.ensemble.runner import as_runner
 
-    if client is not None and not isinstance(client, Workers):
+    if isinstance(client, Workers):
+        client.require_open()
+    elif client is not None:
         as_runner(client)
 
 

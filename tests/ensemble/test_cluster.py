@@ -23,9 +23,9 @@ from ensemble_support import PLUS, Logged, assert_same_bits, disordered, problem
 
 import heomdask as hd
 from heomdask.backends import registry
-from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.cluster import Workers, connect
 from heomdask.ensemble.runner import SerialRunner
-from heomdask.errors import BackendUnavailable, HeomdaskWarning
+from heomdask.errors import BackendUnavailable, HeomdaskWarning, InputError
 from heomdask.outcome import Outcome
 from heomdask.results.store import Store
 
@@ -248,6 +248,19 @@ def test_a_scheduler_is_reached_from_a_notebook(client: Any) -> None:
             return len(own.nthreads())
 
     assert asyncio.run(cell()) == 2
+
+
+def test_workers_are_used_inside_their_context_only(tmp_path: Path) -> None:
+    workers, said = Workers(workers=1), "`Workers` must be used inside their context"
+    what = sweep(over={"e": [0.1]})
+    for _ in range(2):  # before they are there, and after their end
+        with pytest.raises(InputError, match=said):
+            workers.start()
+        with pytest.raises(InputError, match=said):
+            what.run(tmp_path / "s.zarr", client=workers, progress=False)
+        assert not (tmp_path / "s.zarr").exists()
+        with workers:
+            assert workers.client().submit(sum, [1, 2]).result() == 3
 
 
 def test_a_signal_while_the_workers_end_waits_until_they_have(
