@@ -104,7 +104,7 @@ def _interruptible(store: str) -> Iterator[None]:
     SIGTERM comes from a batch system some seconds before it kills.
     """
     from heomdask.cli.summary import progress_text
-    from heomdask.ensemble.cluster import STOPS
+    from heomdask.ensemble.cluster import handled
 
     received = signal.SIGINT
 
@@ -113,7 +113,7 @@ def _interruptible(store: str) -> Iterator[None]:
         received = signal.Signals(number)
         raise KeyboardInterrupt
 
-    before = {s: signal.signal(s, stop) for s in STOPS}
+    before = {s: signal.signal(s, stop) for s in handled()}
     try:
         yield
     except KeyboardInterrupt:

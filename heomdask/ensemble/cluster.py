@@ -95,7 +95,8 @@ class Workers:
 
         self.start()
         if self._client is None:
-            self._client = self._stack.enter_context(Client(self._cluster))
+            with _signals_held():
+                self._client = self._stack.enter_context(Client(self._cluster))
         if self._scheduler is None:
             self._client.wait_for_workers(self._count, timeout=SECONDS_TO_START)
         return self._client
@@ -177,6 +178,11 @@ def _local(stack: contextlib.ExitStack, count: int) -> LocalCluster:
     return cluster
 
 
+def handled() -> list[signal.Signals]:
+    """Those of `STOPS` whose handler can be put back: one that is not of Python cannot."""
+    return [s for s in STOPS if signal.getsignal(s) is not None]
+
+
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM wait while local workers are started or ended.
@@ -191,7 +197,7 @@ def _signals_held() -> Iterator[None]:
     held: list[int] = []
     handlers = {}
     if threading.current_thread() is threading.main_thread():
-        handlers = {s: signal.signal(s, lambda number, _: held.append(number)) for s in STOPS}
+        handlers = {s: signal.signal(s, lambda number, _: held.append(number)) for s in handled()}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         yield

@@ -23,6 +23,8 @@ from ensemble_support import PLUS, Logged, assert_same_bits, disordered, problem
 
 import heomdask as hd
 from heomdask.backends import registry
+from heomdask.cli import main
+from heomdask.ensemble import cluster
 from heomdask.ensemble.cluster import Workers, connect
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.errors import BackendUnavailable, HeomdaskWarning, InputError
@@ -283,6 +285,42 @@ def test_a_signal_while_the_workers_end_waits_until_they_have(
     assert not alive(pid)
 
 
+def test_a_signal_while_the_client_connects_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C there would leave a client that nobody closes."""
+    import distributed
+
+    done = []
+
+    class Interrupted(distributed.Client):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            done.append("made")
+            signal.raise_signal(signal.SIGINT)
+
+        def __exit__(self, *error: object) -> None:
+            super().__exit__(*error)
+            done.append("ended")
+
+    monkeypatch.setattr(distributed, "Client", Interrupted)
+    with pytest.raises(KeyboardInterrupt), connect(workers=1):
+        pass
+    assert done == ["made", "ended"]
+
+
+def test_a_handler_that_is_not_of_python_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {s: signal.getsignal(s) for s in cluster.STOPS}
+    foreign = signal.SIGTERM
+    monkeypatch.setattr(signal, "getsignal", lambda s: None if s == foreign else before[s])
+    for held in (cluster._signals_held(), main._interruptible("none.zarr")):
+        with held:
+            now = {s: signal.signal(s, signal.SIG_DFL) for s in cluster.STOPS}
+            for s, handler in now.items():
+                signal.signal(s, handler)
+        assert now[foreign] == before[foreign]
+        assert now[signal.SIGINT] != before[signal.SIGINT]
+        assert signal.signal(signal.SIGINT, before[signal.SIGINT]) == before[signal.SIGINT]
+
+
 def test_the_clients_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     main = sys.modules["__main__"]
@@ -315,6 +353,8 @@ SCRIPT = """
 from pathlib import Path
 import numpy as np, os, signal, sys, time
 import heomdask as hd
+from heomdask.cli import main
+from heomdask.ensemble import cluster
 from heomdask.ensemble.cluster import Workers
 print("imported")
 
