@@ -265,6 +265,48 @@ def test_workers_are_used_inside_their_context_only(tmp_path: Path) -> None:
             assert workers.client().submit(sum, [1, 2]).result() == 3
 
 
+BLAS = """
+import threading, time
+from threadpoolctl import threadpool_info
+from ensemble_support import sweep
+from distributed import Client, LocalCluster
+from heomdask.ensemble import task
+
+def threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+entered, seen, both = [], [], threading.Event()
+def run_task(*arguments):
+    entered.append(None)
+    if len(entered) == 1:
+        both.wait(60)
+    else:
+        both.set()
+        time.sleep(1)  # the first task ends
+        seen.append(threads())
+    return plain(*arguments)
+
+plain, task.run_task = task.run_task, run_task
+if __name__ == "__main__":
+    before = threads()
+    options = dict(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None)
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        ds = sweep(over={"e": [0.1, 0.2]}).run("s.zarr", client=client, progress=False)
+        print(ds["status"].values.tolist(), seen, threads() == before)
+"""
+
+
+def test_a_task_that_ends_leaves_others_their_one_thread(tmp_path: Path) -> None:
+    """In a worker with two threads; after the sweep it is as it was."""
+    here = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    plain = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-c", BLAS], env={**plain, "PYTHONPATH": here},
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.stdout == "[1, 1] [{1}] True\n", done.stdout + done.stderr
+
+
 def test_a_signal_while_the_workers_end_waits_until_they_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
