@@ -8,9 +8,9 @@ Next file: `preparation.py`, which counts a hierarchy before it is built.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import psutil
 
@@ -20,17 +20,61 @@ SMALL = 32_000_000  # bytes that always fit: asking the system takes longer than
 STATES = {"constant": 9, "driven": 11}  # state vectors that a solver in time holds at once
 LINK_BYTES = 128  # per ADO and mode: index tables of the plan and of a backend
 _CGROUP = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")  # lines `number:controllers:path`; number 0 is version 2
 
 
 def available() -> int:
     """Bytes that this process may still take: free memory, or less where a cgroup says so."""
-    free = int(psutil.virtual_memory().available)
+    return max(0, min([int(psutil.virtual_memory().available), *_left_by_cgroups()]))
+
+
+def _left_by_cgroups() -> Iterator[int]:
+    """What is left in this process's group, and in every group around it, where they have limits.
+
+    File pages that nobody uses count as left: they are dropped when memory runs short.
+    """
+    for folder, limit, usage, unused in _cgroups():
+        try:
+            most = (folder / limit).read_text().strip()
+            used = int((folder / usage).read_text())
+            if most != "max":
+                yield int(most) - max(0, used - _entry(folder / "memory.stat", unused))
+        except (OSError, ValueError):  # the group of the whole machine has no such files
+            continue
+
+
+def _cgroups() -> Iterator[tuple[Path, str, str, str]]:
+    """Folders of groups, and in each the names of the limit, the usage and the unused file pages.
+
+    In a container the path may be one of the host, whose folders are not seen here: its own group
+    is then at the root.
+    """
     try:
-        limit = (_CGROUP / "memory.max").read_text().strip()
-        used = int((_CGROUP / "memory.current").read_text())
-    except (OSError, ValueError):
-        return free
-    return free if limit == "max" else max(0, min(free, int(limit) - used))
+        lines = _OWN.read_text().splitlines()
+    except OSError:
+        lines = ["0::/"]
+    for line in lines:
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            root, names = _CGROUP, ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            root = _CGROUP / "memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        own = PurePosixPath(path.lstrip("/"))
+        inside = [] if ".." in own.parts else [own, *own.parents]
+        for folder in dict.fromkeys([*(root / p for p in inside), root]):
+            yield (folder, *names)
+
+
+def _entry(file: Path, name: str) -> int:
+    """A number of a file of lines `name number`; 0 without it."""
+    try:
+        pairs = [line.split() for line in file.read_text().splitlines()]
+    except OSError:
+        return 0
+    return next((int(pair[1]) for pair in pairs if pair[0] == name), 0)
 
 
 @dataclass(frozen=True)

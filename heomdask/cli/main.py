@@ -83,11 +83,9 @@ def run(
     if settings.title:
         _console.rule(escape(settings.title))
     with _interruptible(target), Workers(scheduler=scheduler, workers=workers) as computing:
-        if not Path(target).exists():
-            computing.start()  # they come up while the plan is made
-        needs = sweep.plan(store=target, workers=workers)
+        needs = sweep.plan(store=target, workers=workers)  # timed, so nothing else runs yet
         if needs.pending:
-            computing.start()
+            computing.start()  # goes on by itself while the run is made ready
         _console.print(plan_table(needs))
         dataset = sweep.run(target, client=computing)
         if settings.solve.check_convergence:
@@ -106,7 +104,7 @@ def _interruptible(store: str) -> Iterator[None]:
     SIGTERM comes from a batch system some seconds before it kills.
     """
     from heomdask.cli.summary import progress_text
-    from heomdask.ensemble.cluster import STOPS
+    from heomdask.ensemble.cluster import handled
 
     received = signal.SIGINT
 
@@ -115,7 +113,7 @@ def _interruptible(store: str) -> Iterator[None]:
         received = signal.Signals(number)
         raise KeyboardInterrupt
 
-    before = {s: signal.signal(s, stop) for s in STOPS}
+    before = {s: signal.signal(s, stop) for s in handled()}
     try:
         yield
     except KeyboardInterrupt:

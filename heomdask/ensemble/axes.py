@@ -39,11 +39,13 @@ class Axis:
     values : as given (in `unit`): numbers, or objects, or the names that were given to them.
     unit : the unit's name, or None.
     internal : the same in internal units; what `build` receives.
+    named : whether the values are names that were given to objects.
     """
 
     values: tuple[Any, ...]
     unit: str | None
     internal: tuple[Any, ...]
+    named: bool = False
 
     def __len__(self) -> int:
         return len(self.values)
@@ -115,7 +117,7 @@ def _named(values: Mapping[str, Any], unit: str | None) -> Axis:
         raise checks.refuse(
             "values", "a non-empty mapping from names to objects, without a unit", values
         )
-    return Axis(names, None, tuple(values.values()))
+    return Axis(names, None, tuple(values.values()), named=True)
 
 
 def _tells_all(value: Any) -> bool:

@@ -12,13 +12,14 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
-from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Self, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import resource_tracker, spawn
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from heomdask import checks
+from heomdask.errors import InputError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 STOPS = (signal.SIGINT, signal.SIGTERM)  # what a user or a batch system ends a run with
 SECONDS_TO_REACH = 10  # a running scheduler answers at once
 SECONDS_TO_START = 300
+WORKER_PROCESS = "Dask Worker process"  # how distributed's nannies name what they start
 
 Other = TypeVar("Other")
 
@@ -52,10 +54,12 @@ class Workers:
         self._scheduler = scheduler
         self._count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
         self._stack = contextlib.ExitStack()
+        self._open = False
         self._cluster: LocalCluster | None = None
         self._client: Client | None = None
 
     def __enter__(self) -> Self:
+        self._open = True
         return self
 
     def __exit__(
@@ -64,11 +68,21 @@ class Workers:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._open, self._cluster, self._client = False, None, None
         with _signals_held():
             self._stack.__exit__(kind, error, traceback)
 
+    def require_open(self) -> None:
+        """Refuse workers that nobody would end, or that have ended."""
+        if not self._open:
+            raise InputError(
+                "`Workers` must be used inside their context, which ends them, got some outside of "
+                "it; write `with Workers(...) as workers:` and use them in that block."
+            )
+
     def start(self) -> None:
         """Begin to start local ones, which goes on by itself; or reach the scheduler."""
+        self.require_open()
         if self._cluster is None and self._client is None:
             if self._scheduler is None:
                 self._cluster = _local(self._stack, self._count)
@@ -81,7 +95,8 @@ class Workers:
 
         self.start()
         if self._client is None:
-            self._client = self._stack.enter_context(Client(self._cluster))
+            with _signals_held():
+                self._client = self._stack.enter_context(Client(self._cluster))
         if self._scheduler is None:
             self._client.wait_for_workers(self._count, timeout=SECONDS_TO_START)
         return self._client
@@ -98,7 +113,9 @@ def require_computing(client: object) -> None:
     """Refuse, before any work, what no sweep can be computed with."""
     from heomdask.ensemble.runner import as_runner
 
-    if client is not None and not isinstance(client, Workers):
+    if isinstance(client, Workers):
+        client.require_open()
+    elif client is not None:
         as_runner(client)
 
 
@@ -115,7 +132,8 @@ def _reach(address: str) -> Client:
     from distributed import Client
 
     try:
-        asyncio.run(_identify(address))
+        with ThreadPoolExecutor(1) as elsewhere:  # a notebook has an event loop in this thread
+            elsewhere.submit(lambda: asyncio.run(_identify(address))).result()
     except Exception as error:  # of many kinds, by what is wrong with the address
         reason = str(error) or f"no answer within {SECONDS_TO_REACH} s"
         raise checks.refuse(
@@ -160,6 +178,11 @@ def _local(stack: contextlib.ExitStack, count: int) -> LocalCluster:
     return cluster
 
 
+def handled() -> list[signal.Signals]:
+    """Those of `STOPS` whose handler can be put back: one that is not of Python cannot."""
+    return [s for s in STOPS if signal.getsignal(s) is not None]
+
+
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM wait while local workers are started or ended.
@@ -174,7 +197,7 @@ def _signals_held() -> Iterator[None]:
     held: list[int] = []
     handlers = {}
     if threading.current_thread() is threading.main_thread():
-        handlers = {s: signal.signal(s, lambda number, _: held.append(number)) for s in STOPS}
+        handlers = {s: signal.signal(s, lambda number, _: held.append(number)) for s in handled()}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         yield
@@ -189,26 +212,38 @@ def _signals_held() -> Iterator[None]:
 @contextlib.contextmanager
 def _same_environment() -> Iterator[None]:
     """Undo what the workers' nannies write into this process's environment (OMP_NUM_THREADS)."""
-    before = dict(os.environ)
+    import dask
+
+    names = dask.config.get("distributed.nanny.pre-spawn-environ")
+    before = {name: os.environ.get(name) for name in names}
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextlib.contextmanager
 def _main_not_imported() -> Iterator[None]:
     """Workers do not run the user's script again, so it needs no ``if __name__ == "__main__"``.
 
-    What the script defines travels by value, pickled.
+    What the script defines travels by value, pickled, with the script's own `__file__`: so what
+    tells a new process where the script lies is left out, and the script itself is left as it is.
     """
-    main = sys.modules["__main__"]
-    hidden = {n: getattr(main, n) for n in ("__file__", "__spec__") if hasattr(main, n)}
+    plain = spawn.get_preparation_data
+
+    def without_main(name: str) -> dict[str, Any]:
+        data: dict[str, Any] = plain(name)
+        if name.startswith(WORKER_PROCESS):
+            for key in ("init_main_from_name", "init_main_from_path"):
+                data.pop(key, None)
+        return data
+
+    spawn.get_preparation_data = without_main
     try:
-        for name in hidden:
-            setattr(main, name, None)
         yield
     finally:
-        for name, value in hidden.items():
-            setattr(main, name, value)
+        spawn.get_preparation_data = plain

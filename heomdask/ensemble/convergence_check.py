@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from heomdask import checks
 from heomdask.advice import advise
 from heomdask.convergence import converge
 from heomdask.ensemble.cluster import Workers, ready, require_computing
@@ -45,6 +46,7 @@ def check_convergence(
     from heomdask.results.dataset import open as open_dataset
 
     require_computing(client)
+    _require_map(client)
     store = recognise(sweep, path)
     with store.driving():
         store = store.heal()
@@ -63,10 +65,19 @@ def check_convergence(
         ]
         if missing:
             bar = Progress(len(missing), progress, "points checked for convergence")
-            for cell, error in _errors(sweep, missing, client, bar):
-                known[places[cell]] = error
-            write_per_grid(store, NAME, known, ATTRS)
+            try:
+                for cell, error in _errors(sweep, missing, client, bar):
+                    known[places[cell]] = error
+            finally:  # an interrupt or a lost worker costs no more than what was under way
+                write_per_grid(store, NAME, known, ATTRS)
     return open_dataset(path)
+
+
+def _require_map(client: object) -> None:
+    """Refuse, before any work, a runner that can only compute a sweep's tasks."""
+    known = client is None or isinstance(client, (SerialRunner, Workers))
+    if not known and not callable(getattr(client, "map", None)):
+        raise checks.refuse("client", "a Dask client, a SerialRunner(), Workers or None", client)
 
 
 def _errors(

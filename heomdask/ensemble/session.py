@@ -20,12 +20,11 @@ import numpy as np
 import heomdask
 from heomdask import memory
 from heomdask.backends import registry
-from heomdask.backends.traits import BackendInfo
-from heomdask.ensemble import pickling, shards
+from heomdask.ensemble import named, pickling, shards
 from heomdask.ensemble.grid import Match, match
 from heomdask.ensemble.probe import Probe, probe, probes, variables
 from heomdask.ensemble.sweep import Sweep
-from heomdask.errors import HeomdaskWarning, StoreError, TooLarge
+from heomdask.errors import BackendUnavailable, HeomdaskWarning, StoreError, TooLarge
 from heomdask.expansion.notices import warn
 from heomdask.outcome import Outcome
 from heomdask.preparation import doubt
@@ -156,6 +155,7 @@ def layout(sweep: Sweep, found: list[Probe]) -> Layout:
         "observables": list(sweep.observables) if "observables" in sweep.save else [],
         "seed": sweep.seed,
         "probes": [_remember(sweep, p) for p in found],
+        named.ATTRIBUTE: named.digests(sweep),
         "versions": versions(),
         "backend": _backend_facts(sweep.backend),
     }
@@ -177,14 +177,18 @@ def versions() -> dict[str, str]:
 
 
 def _backend_facts(name: str) -> dict[str, str]:
-    """Which backend the sweep asked for and what it is where the store was made.
+    """Which backend the sweep asked for, and what it is where the store was made.
 
+    "auto" is decided for each hierarchy by whoever computes it, so no more is known of it here.
     Data are bit-identical within one backend and instruction set.
     """
-    found = {n: info for n, info in registry.available() if isinstance(info, BackendInfo)}
-    first = next(iter(found.values())) if name == "auto" else found.get(name)
-    facts = {} if first is None else {"name": first.name, "isa": first.isa}
-    return {"asked": name, **facts}
+    if name == "auto":
+        return {"asked": name}
+    try:
+        info = registry.get(name).info
+    except BackendUnavailable:  # the workers may have it
+        return {"asked": name}
+    return {"asked": name, "name": info.name, "isa": info.isa}
 
 
 def _remember(sweep: Sweep, found: Probe) -> dict[str, Any]:
@@ -206,6 +210,12 @@ def recognise(sweep: Sweep, path: Path) -> Store:
             "store for this sweep; only axis values and samples may be added to one."
         )
     match_store(sweep, store)  # a table with other rows is refused here
+    if others := named.changed(sweep, store):
+        words = ", ".join(f"{label!r} on the axis {name!r}" for name, label in others)
+        raise StoreError(
+            f"the store {path} belongs to another sweep: {words} now stands for another object "
+            "than when the store was filled. Use another name for it, or another store."
+        )
     for remembered in store.attrs["probes"]:
         index = _find(sweep, remembered)
         if index is None or remembered["digest"].startswith("failed"):
@@ -276,5 +286,6 @@ def grow(sweep: Sweep, store: Store) -> tuple[Store, Match]:
     if sweep.samples is not None and sweep.samples > samples:
         added.append(Coordinate("sample", "sample", np.arange(samples, sweep.samples)))
     if extents != store.extents:
+        named.remember(sweep, store)
         store = store.extend(extents, tuple(added))
     return store, found

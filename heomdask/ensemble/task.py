@@ -210,11 +210,17 @@ def require_memory(sweep: Sweep, found: Sequence[Probe], room: int) -> None:
     ----------
     found : probe points; those whose size is unknown are left to the workers.
     room : bytes of the smallest worker.
+
+    The workers may have a backend that cannot run here; then a state has the least room that any
+    backend gives it.
     """
     for seen in found:
         if seen.prepared is None:
             continue
-        need = batch_nbytes(sweep, seen.prepared, 1)
+        try:
+            need = batch_nbytes(sweep, seen.prepared, 1)
+        except BackendUnavailable:
+            need = seen.prepared.size.run_bytes(1, len(sweep.times), save=sweep.save)
         if need > room:
             raise TooLarge(
                 f"A point needs about {memory.readable(need)} (at "

@@ -20,6 +20,34 @@ if TYPE_CHECKING:
     from heomdask.ensemble.task import Report, Work
 
 
+class _OneThread:
+    """BLAS with one thread, while any sweep is known here.
+
+    The limit counts for the whole process, so no task may lift it: others run beside it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._limits: threadpool_limits | None = None
+
+    def hold(self) -> None:
+        with self._lock:
+            self._holders += 1
+            if self._limits is None:
+                self._limits = threadpool_limits(limits=1, user_api="blas")
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0 and self._limits is not None:
+                self._limits.restore_original_limits()
+                self._limits = None
+
+
+_one_thread = _OneThread()
+
+
 class WorkPlugin(WorkerPlugin):
     """Keeps the shared part of a sweep's tasks; unpickled in the first task that needs it."""
 
@@ -27,8 +55,14 @@ class WorkPlugin(WorkerPlugin):
         self._payload = payload
 
     def setup(self, worker: Any) -> None:
+        import heomdask.ensemble.task  # noqa: F401  # libraries can be limited once they are loaded
+
         self._lock = threading.Lock()
         self._work: Work | None = None
+        _one_thread.hold()
+
+    def teardown(self, worker: Any) -> None:
+        _one_thread.release()
 
     @property
     def work(self) -> Work:
@@ -50,5 +84,5 @@ def run_on_worker(name: str, task: Task) -> Report:
     limit: int | None = worker.memory_manager.memory_limit
     if limit is not None:
         limit //= worker.state.nthreads
-    with threadpool_limits(limits=1):
+    with threadpool_limits(limits=1, user_api="openmp"):  # counts for this thread alone
         return run_task(worker.plugins[name].work, task, limit)

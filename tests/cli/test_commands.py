@@ -20,7 +20,7 @@ from heomdask.cli import main
 from heomdask.cli.config import parse, to_sweep
 from heomdask.cli.plot import SUFFIXES, plot_store
 from heomdask.ensemble import cluster
-from heomdask.errors import InputError
+from heomdask.errors import InputError, TooLarge
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -217,6 +217,25 @@ def test_nothing_left_to_compute_starts_no_workers(
     fill(tmp_path)
     main.run("toy.toml")
     assert "Summary" in capsys.readouterr().out
+
+
+def test_workers_start_after_the_plan_which_may_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would take the cores on which the plan times its short runs."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise TooLarge("does not fit")
+
+    def start(*_: object) -> None:
+        raise AssertionError("workers were started")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hd.Sweep, "plan", refuse)
+    monkeypatch.setattr(cluster, "_local", start)
+    (tmp_path / "toy.toml").write_text(TOY)
+    with pytest.raises(TooLarge, match="does not fit"):
+        main.run("toy.toml")
 
 
 def test_a_picture_says_what_it_shows(tmp_path: Path) -> None:

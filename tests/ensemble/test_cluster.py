@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pickle
@@ -21,9 +22,12 @@ import pytest
 from ensemble_support import PLUS, Logged, assert_same_bits, disordered, problem, sweep
 
 import heomdask as hd
-from heomdask.ensemble.cluster import connect
+from heomdask.backends import registry
+from heomdask.cli import main
+from heomdask.ensemble import cluster
+from heomdask.ensemble.cluster import Workers, connect
 from heomdask.ensemble.runner import SerialRunner
-from heomdask.errors import HeomdaskWarning
+from heomdask.errors import BackendUnavailable, HeomdaskWarning, InputError
 from heomdask.outcome import Outcome
 from heomdask.results.store import Store
 
@@ -220,6 +224,89 @@ def test_workers_use_one_thread(client: Any) -> None:
     assert list(found.values()) == [["1"] * 3] * 2
 
 
+def test_workers_may_have_a_backend_that_the_client_lacks(
+    tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = registry.get
+
+    def lacking(name: str, **options: Any) -> Any:
+        if name == "numpy":
+            raise BackendUnavailable("not here")
+        return get(name, **options)
+
+    monkeypatch.setattr(registry, "get", lacking)
+    what = sweep(over={"e": [0.1, 0.2]}, backend="numpy")
+    ds = what.run(tmp_path / "s.zarr", client=client, progress=False)
+    assert ds["status"].values.tolist() == [1, 1]
+    with pytest.raises(BackendUnavailable, match="not here"):
+        what.run(tmp_path / "t.zarr", client=SerialRunner(), progress=False)
+
+
+def test_a_scheduler_is_reached_from_a_notebook(client: Any) -> None:
+    """There an event loop runs in the thread of the user's code."""
+
+    async def cell() -> int:
+        with connect(scheduler=client.scheduler.address) as own:
+            return len(own.nthreads())
+
+    assert asyncio.run(cell()) == 2
+
+
+def test_workers_are_used_inside_their_context_only(tmp_path: Path) -> None:
+    workers, said = Workers(workers=1), "`Workers` must be used inside their context"
+    what = sweep(over={"e": [0.1]})
+    for _ in range(2):  # before they are there, and after their end
+        with pytest.raises(InputError, match=said):
+            workers.start()
+        with pytest.raises(InputError, match=said):
+            what.run(tmp_path / "s.zarr", client=workers, progress=False)
+        assert not (tmp_path / "s.zarr").exists()
+        with workers:
+            assert workers.client().submit(sum, [1, 2]).result() == 3
+
+
+BLAS = """
+import threading, time
+from threadpoolctl import threadpool_info
+from ensemble_support import sweep
+from distributed import Client, LocalCluster
+from heomdask.ensemble import task
+
+def threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+entered, seen, both = [], [], threading.Event()
+def run_task(*arguments):
+    entered.append(None)
+    if len(entered) == 1:
+        both.wait(60)
+    else:
+        both.set()
+        time.sleep(1)  # the first task ends
+        seen.append(threads())
+    return plain(*arguments)
+
+plain, task.run_task = task.run_task, run_task
+if __name__ == "__main__":
+    before = threads()
+    options = dict(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None)
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        ds = sweep(over={"e": [0.1, 0.2]}).run("s.zarr", client=client, progress=False)
+        print(ds["status"].values.tolist(), seen, threads() == before)
+"""
+
+
+def test_a_task_that_ends_leaves_others_their_one_thread(tmp_path: Path) -> None:
+    """In a worker with two threads; after the sweep it is as it was."""
+    here = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    plain = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-c", BLAS], env={**plain, "PYTHONPATH": here},
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.stdout == "[1, 1] [{1}] True\n", done.stdout + done.stderr
+
+
 def test_a_signal_while_the_workers_end_waits_until_they_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -240,13 +327,54 @@ def test_a_signal_while_the_workers_end_waits_until_they_have(
     assert not alive(pid)
 
 
+def test_a_signal_while_the_client_connects_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C there would leave a client that nobody closes."""
+    import distributed
+
+    done = []
+
+    class Interrupted(distributed.Client):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            done.append("made")
+            signal.raise_signal(signal.SIGINT)
+
+        def __exit__(self, *error: object) -> None:
+            super().__exit__(*error)
+            done.append("ended")
+
+    monkeypatch.setattr(distributed, "Client", Interrupted)
+    with pytest.raises(KeyboardInterrupt), connect(workers=1):
+        pass
+    assert done == ["made", "ended"]
+
+
+def test_a_handler_that_is_not_of_python_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {s: signal.getsignal(s) for s in cluster.STOPS}
+    foreign = signal.SIGTERM
+    monkeypatch.setattr(signal, "getsignal", lambda s: None if s == foreign else before[s])
+    for held in (cluster._signals_held(), main._interruptible("none.zarr")):
+        with held:
+            now = {s: signal.signal(s, signal.SIG_DFL) for s in cluster.STOPS}
+            for s, handler in now.items():
+                signal.signal(s, handler)
+        assert now[foreign] == before[foreign]
+        assert now[signal.SIGINT] != before[signal.SIGINT]
+        assert signal.signal(signal.SIGINT, before[signal.SIGINT]) == before[signal.SIGINT]
+
+
 def test_the_clients_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None)
+    monkeypatch.setenv("MKL_NUM_THREADS", "3")
+    monkeypatch.setenv("OF_THE_USER", "before")
     with connect(workers=1) as client:
         assert client.submit(sum, [1, 2]).result() == 3
+        os.environ["OF_THE_USER"] = "changed"
     assert "OMP_NUM_THREADS" not in os.environ
+    assert os.environ["MKL_NUM_THREADS"] == "3"
+    assert os.environ["OF_THE_USER"] == "changed"
     assert getattr(main, "__file__", None) == file
 
 
@@ -261,3 +389,43 @@ def test_no_dashboard_is_opened_and_a_port_in_use_is_no_matter() -> None:
             with pytest.raises(urllib.error.HTTPError, match="404") as caught:
                 urllib.request.urlopen(client.dashboard_link, timeout=30)
             caught.value.close()
+
+
+SCRIPT = """
+from pathlib import Path
+import numpy as np, os, signal, sys, time
+import heomdask as hd
+from heomdask.cli import main
+from heomdask.ensemble import cluster
+from heomdask.ensemble.cluster import Workers
+print("imported")
+
+def build(e):
+    lam = float((Path(__file__).parent / "lam.txt").read_text())
+    bath = hd.DrudeLorentz(lam=lam, gamma=0.5, T=1.0)
+    sz = np.diag([1.0, -1.0])
+    return hd.Problem(e * sz, [hd.Coupling(sz, bath)]), np.full((2, 2), 0.5)
+
+sweep = hd.Sweep(build, over={"e": [0.1, 0.2, 0.3]}, times=[0.0, 1.0], depth=2,
+                 expansion=hd.Pade(1))
+with Workers(workers=1) as workers:
+    client = workers.client()
+    (pid,) = client.run(os.getpid).values()
+    os.kill(pid, signal.SIGKILL)  # what takes its place does not import the script either
+    while pid in client.run(os.getpid, on_error="return").values():
+        time.sleep(0.1)
+    client.wait_for_workers(1)
+    ds = sweep.run("s.zarr", client=workers, progress=False)
+assert ds["status"].values.tolist() == [1, 1, 1], ds["error"].values
+"""
+
+
+def test_build_finds_files_beside_its_script(tmp_path: Path) -> None:
+    (tmp_path / "lam.txt").write_text("0.02")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["imported"]

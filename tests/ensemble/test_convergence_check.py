@@ -1,0 +1,49 @@
+"""The convergence check of a store: what an interrupt leaves, and what cannot compute it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ensemble_support import sweep
+
+import heomdask as hd
+from heomdask.ensemble import convergence_check
+from heomdask.ensemble.runner import SerialRunner
+from heomdask.errors import InputError
+
+
+def test_an_interrupt_leaves_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, calls = tmp_path / "s.zarr", []
+
+    def interrupted(_: Any, cell: Any) -> float:
+        calls.append(cell)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return 0.25
+
+    what = sweep(over={"e": [0.1, 0.2, 0.3]})
+    what.run(store, client=SerialRunner(), progress=False)
+    monkeypatch.setattr(convergence_check, "point_error", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        what.check_convergence(store, client=SerialRunner(), progress=False)
+    known = hd.open(store)["convergence_error"].values
+    assert known[0] == 0.25
+    assert np.all(np.isnan(known[1:]))
+    what.check_convergence(store, client=SerialRunner(), progress=False)
+    assert calls == [(0,), (1,), (1,), (2,)]
+
+
+class OnlyTasks:
+    """A runner, of which no more is asked than what `run` needs."""
+
+    slots = memory = 1
+    start = submit = wait = stop = print
+
+
+def test_a_runner_that_only_knows_tasks_is_refused_at_once(tmp_path: Path) -> None:
+    runner: Any = OnlyTasks()
+    with pytest.raises(InputError, match=r"^`client` must be a Dask client, a SerialRunner"):
+        sweep(over={"e": [0.1]}).check_convergence(tmp_path / "none.zarr", client=runner)
