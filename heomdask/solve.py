@@ -421,7 +421,7 @@ def _collect(
     shared = {
         "backend": info.name,
         "isa": info.isa,
-        "threads": info.threads,
+        "threads": batch.compiled.threads,
         "form": batch.plan.form,
         "n_ado": batch.index_set.n_ado,
         "n_members": len(batch.prepared),
