@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,8 @@ from heomdask.errors import TooLarge
 from heomdask.solve import run_batch
 
 CALIBRATION_MEMBERS = 8
-CALIBRATION_SECONDS = 0.1  # of a run that is long enough to be extended
+SHORT = 0.1  # seconds of a run that is long enough to be extended
+LONG = 1.0  # the same before its second segment, from which on times repeat themselves
 DRAWN = 256  # points whose hierarchies are counted, for the mean
 DRAWING_SECONDS = 1.0
 
@@ -163,20 +165,26 @@ def _costs(
 ) -> tuple[float, tuple[str, ...]]:
     """Seconds per point, the mean over the drawn ones, and the backends that were used.
 
-    A point takes time as its ADOs and the probe nearest in size.
+    A point takes time as its ADOs and the probes nearest in size, of which two are timed: the
+    first of a grid and the last, which differ in all they can.
     """
     if not drawn:
         return 0.0, ()
-    by_size = {p.prepared.index_set.n_ado: p for p in found if p.prepared is not None}
-    measured, backends = {}, {}
-    for size, seen in by_size.items():
-        measured[size], backends[size] = _measure(sweep, seen)
+    by_size: dict[int, list[float]] = {}
+    backends = set()
+    for seen in found:
+        size = 0 if seen.prepared is None else seen.prepared.index_set.n_ado
+        if size and len(by_size.get(size, ())) < 2:
+            seconds, backend = _measure(sweep, seen)
+            by_size.setdefault(size, []).append(seconds)
+            backends.add(backend)
+    measured = {size: float(np.mean(seconds)) for size, seconds in by_size.items()}
     sizes = _sizes(sweep, drawn) if len(measured) > 1 else []
     each = []
     for n in sizes or measured:
         near = min(measured, key=lambda size: abs(np.log(size / n)))
         each.append(measured[near] * n / near)
-    return float(np.mean(each)), tuple(sorted(set(backends.values())))
+    return float(np.mean(each)), tuple(sorted(backends))
 
 
 def _sizes(sweep: Sweep, drawn: Sequence[Index]) -> list[int]:
@@ -195,14 +203,15 @@ def _sizes(sweep: Sweep, drawn: Sequence[Index]) -> list[int]:
 def _measure(sweep: Sweep, seen: Probe) -> tuple[float, str]:
     """Time of a probe point in a batch, from runs over the first part of its times; the backend.
 
-    What a longer run takes more than a shorter one is free of what every run pays once.
+    The rest takes as many applications of the generator, by the growth of their number, and each as
+    long as those of the longest run: a number, which no load on the machine falsifies.
     """
     point, prepared = seen.point, seen.prepared
     assert point is not None and prepared is not None
     times = np.array(sweep.times.internal)
     members = min(CALIBRATION_MEMBERS, sweep.grid.size)
 
-    def until(last: int) -> tuple[float, str]:
+    def until(last: int) -> tuple[float, dict[str, Any]]:
         started = time.perf_counter()
         result = run_batch(
             [prepared] * members,
@@ -215,20 +224,20 @@ def _measure(sweep: Sweep, seen: Probe) -> tuple[float, str]:
             backend=sweep.backend,
             threads=1,
         )
-        return time.perf_counter() - started, str(result.stats[0]["backend"])
+        return time.perf_counter() - started, result.stats[0]
 
     end = len(times) - 1
-    short, long = 0, min(1, end)
-    before = 0.0
-    spent, backend = until(long)
-    while long < end and (short == 0 or spent < CALIBRATION_SECONDS):
-        short, before = long, spent
+    short, long, before = 0, min(1, end), 0
+    spent, stats = until(long)
+    while long < end and (short == 0 or spent < (LONG, SHORT)[stats["segments"] > 1]):
+        short, before = long, stats["applications"]
         long = min(4 * long, end)
-        spent, _ = until(long)
+        spent, stats = until(long)
     rest, known = times[end] - times[long], times[long] - times[short]
     if rest > 0 and known > 0:
-        spent += max(spent - before, 0.0) * float(rest / known)
-    return spent / members, backend
+        more = (stats["applications"] - before) * float(rest / known)
+        spent += stats["seconds"]["propagate"] * more / max(stats["applications"], 1)
+    return spent / members, str(stats["backend"])
 
 
 def _tasks(pending: int, shard_points: float, slots: int, each: float) -> int:
