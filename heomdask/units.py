@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from typing import Any, Final, NamedTuple
 
 from heomdask import checks
@@ -157,8 +158,9 @@ def _known(word: str, unit: str, name: str) -> tuple[str, float]:
 
 def _unknown(unit: str, name: str) -> InputError:
     return InputError(
-        f"`{name}` must be an energy, a rate, a time, a temperature or a plain number, got "
-        f"{unit!r}; use for example 'cm^-1', 'meV', '1/fs', 'fs' or 'K'."
+        f"`{name}` must be an energy, a rate, a time, a temperature or a plain number, in a unit "
+        f"that is known, got {unit!r}; use for example 'cm^-1', 'meV', '1/fs', 'fs' or 'K' (small "
+        "and capital letters differ)."
     )
 
 
@@ -183,4 +185,7 @@ def _magnitude(parsed: Any) -> float:
 def _registry() -> Any:
     import pint  # here, because it takes half a second and most problems name few units
 
-    return pint.UnitRegistry(autoconvert_offset_to_baseunit=False)
+    return pint.UnitRegistry(
+        autoconvert_offset_to_baseunit=False,
+        preprocessors=[lambda text: re.sub(r"\b([A-Za-z]+)-(\d)", r"\1^-\2", text)],  # cm-1
+    )

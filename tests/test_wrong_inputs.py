@@ -208,7 +208,7 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("energy in K*s", lambda: quantity("35 K*s", "energy", name="lam"), "`lam`"),
     ("energy in Hz", lambda: quantity("35 Hz", "energy", name="lam"), "hertz"),
     ("TOML: unknown key", lambda: config("depth = 2", "depth = 2\nstepsize = 1"), "stepsize"),
-    ("TOML: unknown table", lambda: config("[output]", "[outputs]"), "outputs"),
+    ("TOML: unknown table", lambda: config("[output]", "[outputs]"), "did you mean `output`"),
     ("TOML: syntax", lambda: config("depth = 2", "depth = = 2"), "TOML"),
     ("TOML: no axis of that name", lambda: config('T = "T"', 'T = "temp"'), "`T`"),
     ("TOML: idle axis", lambda: config('T = "T"', "T = 0.5"), "T"),

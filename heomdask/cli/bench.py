@@ -18,11 +18,15 @@ from rich.table import Table
 from heomdask.bench import suite, tables
 from heomdask.bench.suite import Report, Step
 
+WIDE = 140  # characters of a line in a file
+
 
 def bench(
     console: Console, quick: bool, patterns: list[str], json: Path | None, plot: Path | None
 ) -> None:
     """Run the steps and print what they gave."""
+    if not console.is_terminal:
+        console = Console(width=WIDE)
     steps = suite.steps(quick, patterns)
     console.print(_announcement(steps))
     report = _measured(console, steps, quick)
@@ -67,7 +71,12 @@ def _measured(console: Console, steps: list[Step], quick: bool) -> Report:
 def _table(table: tables.Table) -> Table:
     printed = Table(title=table.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, heading in enumerate(table.headings):
-        printed.add_column(heading, justify="right" if number else "left", no_wrap=not number)
+        printed.add_column(
+            heading,
+            justify="right" if number else "left",
+            no_wrap=not number,
+            overflow="fold",
+        )
     for row in table.rows:
         printed.add_row(*(escape(cell) for cell in row))
     return printed

@@ -7,7 +7,9 @@ Next file: `quantities.py`, for numbers with units.
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import re
 import sys
 import tomllib
 from importlib import resources
@@ -20,7 +22,7 @@ from heomdask import checks
 from heomdask import expansion as expansions
 from heomdask.cli.physics import PhysicsBuild, operator
 from heomdask.cli.quantities import Quantities
-from heomdask.cli.tables import AxisTable, Config, SystemTable
+from heomdask.cli.tables import AxisTable, Config, SystemTable, schema
 from heomdask.ensemble.axes import Axis, axis
 from heomdask.ensemble.sweep import SOLVER_AXES, Sweep
 from heomdask.errors import InputError
@@ -192,6 +194,14 @@ def parse(text: str, source: str) -> Config:
         raise InputError(f"{source} is not valid TOML: {error}.") from None
     except msgspec.ValidationError as error:
         raise InputError(
-            f"{source} is not a valid configuration: {error}; "
-            "`heomdask schema` lists what is allowed."
+            f"{source} is not a valid configuration: {error};{_meant(str(error))} "
+            "docs/reference/toml.md and `heomdask schema` list what is allowed."
         ) from None
+
+
+def _meant(error: str) -> str:
+    """The key that is most like one that is unknown."""
+    unknown = re.search(r"unknown field `(\w+)`", error)
+    known = {key for table in schema()["$defs"].values() for key in table.get("properties", ())}
+    found = difflib.get_close_matches(unknown[1], known, 1, 0.5) if unknown else []
+    return "".join(f" did you mean `{key}`?" for key in found)

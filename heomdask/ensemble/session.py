@@ -224,8 +224,8 @@ def recognise(sweep: Sweep, path: Path) -> Store:
         if now.digest != remembered["digest"]:
             raise StoreError(
                 f"the store {path} belongs to another sweep: at {sweep.grid.describe(index)} "
-                "`build` now returns another problem or initial state than when the store was "
-                "made. Use another store for this sweep."
+                "the problem or the initial state is another now than when the store was made. Use "
+                "another store for this sweep."
             )
     return store
 

@@ -162,6 +162,8 @@ class Store:
         """An existing store of this package; anything else is refused."""
         import zarr
 
+        if not path.exists():
+            raise StoreError(f"`store` must be a heomdask store, got {path}, where nothing is.")
         if not (path / "zarr.json").exists():
             raise StoreError(
                 f"`store` must be a heomdask store, or for a new one a path where nothing is yet, "

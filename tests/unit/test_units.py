@@ -115,3 +115,8 @@ def test_a_wrong_dimension_is_named(unit: str, dimension: str) -> None:
     expected = f"`x` must be of the dimension {dimension}, got '{unit}'"
     with pytest.raises(InputError, match=re.escape(expected)):
         units.convert(1.0, unit, dimension, name="x")
+
+
+def test_exponents_may_be_written_without_a_caret():
+    assert units.quantity("35 cm-1") == units.quantity("35 cm^-1")
+    assert units.quantity("1e-3 eV") == pytest.approx(units.quantity("1 meV"))
