@@ -126,7 +126,7 @@ def load_function(path: str) -> tuple[Any, dict[str, Any]]:
         raise InputError(f'`build` must be "module:function", got {path!r}.')
     here = str(Path.cwd())
     if here not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)  # last: in a clone of this repository lies another heomdask
     try:
         function = getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError) as error:
