@@ -274,7 +274,8 @@ def test_an_asynchronous_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     from distributed import Client
 
     async def use() -> None:
-        async with Client("tcp://127.0.0.1:9", asynchronous=True, timeout=0.01) as client:
+        how = {"asynchronous": True, "timeout": 0.01, "set_as_default": False}
+        async with Client("tcp://127.0.0.1:9", **how) as client:
             as_runner(client)
 
     monkeypatch.setattr(Client, "_start", _nothing)
