@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from toml_files import PLAIN
 
 import heomdask as hd
 from heomdask.cli.config import parse, read, to_sweep
@@ -65,29 +66,9 @@ def locked_build() -> Callable[..., Any]:
     return inner
 
 
-CONFIG = """
-[system]
-hamiltonian = [[0.25, 0.5], [0.5, -0.25]]
-[[bath]]
-kind = "drude-lorentz"
-coupling = "sz"
-lam = 0.1
-gamma = 0.5
-T = "T"
-[sweep.axes]
-T = { values = [0.5, 1.0] }
-[solve]
-times = { start = 0, stop = 1, step = 0.5 }
-depth = 2
-expansion = "pade 1"
-[output]
-store = "x.zarr"
-"""
-
-
 def config(old: str, new: str) -> Any:
-    assert old in CONFIG
-    return to_sweep(parse(CONFIG.replace(old, new), "test.toml"))
+    assert old in PLAIN
+    return to_sweep(parse(PLAIN.replace(old, new), "test.toml"))
 
 
 UNITS = """

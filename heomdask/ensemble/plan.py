@@ -229,7 +229,7 @@ def _measure(sweep: Sweep, seen: Probe) -> tuple[float, str]:
     end = len(times) - 1
     short, long, before = 0, min(1, end), 0
     spent, stats = until(long)
-    while long < end and (short == 0 or spent < (LONG, SHORT)[stats["segments"] > 1]):
+    while long < end and (short == 0 or spent < (SHORT if stats["segments"] > 1 else LONG)):
         short, before = long, stats["applications"]
         long = min(4 * long, end)
         spent, stats = until(long)

@@ -7,30 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from toml_files import PLAIN
 
 import heomdask as hd
 from heomdask.cli.config import parse, read, to_sweep
 from heomdask.errors import InputError
 from heomdask.units import cm1
 
-PLAIN = """
-[system]
-hamiltonian = [[0.25, 0.5], [0.5, -0.25]]
-[[bath]]
-kind = "drude-lorentz"
-coupling = "sz"
-lam = 0.1
-gamma = 0.5
-T = "T"
-[sweep.axes]
-T = { values = [0.5, 1.0] }
-[solve]
-times = { start = 0, stop = 1, step = 0.5 }
-depth = 2
-expansion = "pade 1"
-[output]
-store = "x.zarr"
-"""
 IN_UNITS = """
 [system]
 unit = "cm^-1"
