@@ -8,6 +8,7 @@ Next file: `units.py`.
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any
 
@@ -40,7 +41,7 @@ def real_number(
         raise refuse(name, allowed, value)
     number = float(value)  # type: ignore[arg-type]  # checked above: a real number
     below = low is not None and (number <= low if strict else number < low)
-    if not np.isfinite(number) or below:
+    if not math.isfinite(number) or below:
         raise refuse(name, allowed, value)
     return number
 
@@ -83,6 +84,8 @@ def hermitian(name: str, value: Any, d: int | None = None) -> NDArray[np.complex
     array = square_matrix(name, value, d)
     adjoint = array.conj().T
     defect = np.abs(array - adjoint).max()
+    if defect == 0:
+        return array
     if defect > HERMITIAN_TOLERANCE * np.abs(array).max():
         raise InputError(
             f"`{name}` must be Hermitian, got a matrix that differs from its conjugate transpose "

@@ -126,7 +126,7 @@ class _Point:
     def hierarchy(self, method: Expansion | None, level: int) -> Coherence:
         exponents = self.exponents(method)
         parts = tuple((exponents[at], pair) for at, pair in self.pairs)
-        return Coherence(parts, self.span, level)
+        return _coherence(parts, self.span, level)
 
     def expansion_error(self, method: Expansion | None) -> float:
         off = 0.0
@@ -278,6 +278,9 @@ def _method(term: BathTerm, method: Expansion | None) -> Expansion | None:
 def _exponents(keyed: Keyed, method: Expansion | None) -> Exponents:
     """Without warnings: of a candidate the estimate says how good it is."""
     return expand_once(keyed, method)[0]
+
+
+_coherence = functools.lru_cache(maxsize=4096)(Coherence)  # the exponents are kept by their bath
 
 
 @functools.lru_cache(maxsize=4096)

@@ -37,6 +37,7 @@ def shard_shape(extents: Sequence[int], point_nbytes: int) -> tuple[int, ...]:
     shape: list[int] = []
     for extent in reversed(extents):
         length = min(extent, room)
+        length = -(-extent // -(-extent // length))  # as many shards, all of nearly one length
         shape.append(length)
         room //= length
     return tuple(reversed(shape))

@@ -8,12 +8,13 @@ Next file: `task.py`, which that function calls.
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from distributed import get_worker
 from distributed.diagnostics.plugin import WorkerPlugin
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 if TYPE_CHECKING:
     from heomdask.ensemble.runner import Task
@@ -76,6 +77,24 @@ class WorkPlugin(WorkerPlugin):
         return {"_payload": self._payload}
 
 
+class _Libraries:
+    """The libraries with threads of their own, looked for again after every import."""
+
+    def __init__(self) -> None:
+        self._imported = 0
+        self._controller: ThreadpoolController | None = None
+
+    def one_thread(self) -> Any:
+        """OpenMP with one thread, in this thread alone, until the context ends."""
+        if self._controller is None or self._imported != len(sys.modules):
+            self._imported = len(sys.modules)
+            self._controller = ThreadpoolController()
+        return self._controller.limit(limits=1, user_api="openmp")
+
+
+_libraries = _Libraries()
+
+
 def run_on_worker(name: str, task: Task) -> Report:
     """Compute a task of the sweep whose plugin has that name, with one thread."""
     from heomdask.ensemble.task import run_task
@@ -84,5 +103,5 @@ def run_on_worker(name: str, task: Task) -> Report:
     limit: int | None = worker.memory_manager.memory_limit
     if limit is not None:
         limit //= worker.state.nthreads
-    with threadpool_limits(limits=1, user_api="openmp"):  # counts for this thread alone
+    with _libraries.one_thread():
         return run_task(worker.plugins[name].work, task, limit)

@@ -8,25 +8,28 @@ Next file: `report.py`, which says how good they are.
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from heomdask.expansion.methods import Expansion, expand
 from heomdask.expansion.notices import collected
 from heomdask.model.bath import Bath, ThermalBath
 from heomdask.model.exponents import Exponents
+from heomdask.model.problem import FORMULAS
 
 
 @dataclass(frozen=True)
 class Keyed:
     """A bath that is equal to every other of the same content and the same J(w)."""
 
-    digest: str
-    answers: str
+    identity: Hashable
     bath: Bath = field(compare=False)
 
     @classmethod
     def of(cls, bath: Bath) -> Keyed:
-        return cls(bath.digest, bath.answers() if isinstance(bath, ThermalBath) else "", bath)
+        if type(bath) in FORMULAS:
+            return cls(bath, bath)  # type: ignore[arg-type]  # these have a hash
+        return cls((bath.digest, bath.answers() if isinstance(bath, ThermalBath) else ""), bath)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -49,7 +49,7 @@ class Expanded:
     @property
     def rates(self) -> tuple[float, ...]:
         """Real parts of the decay rates of all modes, as `index_set` takes them."""
-        return tuple(float(g) for _, e, _ in self.baths for g in e.gamma.real)
+        return tuple(rate for _, e, _ in self.baths for rate in e.gamma.real.tolist())
 
     @functools.cached_property
     def modes(self) -> str:

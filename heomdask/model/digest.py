@@ -26,6 +26,7 @@ from heomdask.errors import InputError
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _HEAP_TYPE = 1 << 9  # the interpreter's flag of a class that is made at run time
 _DATA = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray, np.generic)
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
@@ -52,12 +53,16 @@ def _digest(values: Iterable[Any], inside: frozenset[int], name: str) -> str:
 
 
 def _feed(state: Any, value: Any, inside: frozenset[int], name: str) -> None:
+    kind = type(value)
+    if kind in _PLAIN:
+        state.update(f"{kind.__qualname__}:{value!r};".encode())
+        return
     if id(value) in inside:  # a recursive function, or a container that holds itself
         state.update(b"again")
         return
-    state.update(type(value).__qualname__.encode() + b":")
+    state.update(kind.__qualname__.encode() + b":")
     deeper = inside | {id(value)}
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+    if isinstance(value, tuple(_PLAIN)):  # of a subclass
         state.update(repr(value).encode() + b";")
     elif isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
         array = np.ascontiguousarray(value)

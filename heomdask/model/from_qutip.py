@@ -15,6 +15,7 @@ for real and complex ck alike, one mode for each: the hierarchy is the one that 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -157,10 +158,13 @@ def _has_operators(value: Any) -> bool:
     return bool({"Bath", "BosonicBath", "FermionicBath"} & _names(value))
 
 
-def _names(value: Any) -> set[str]:
+def _names(value: Any) -> frozenset[str]:
     """Names of the QuTiP classes that the value is an instance of."""
-    return {
-        base.__name__
-        for base in type(value).__mro__
-        if base.__module__.partition(".")[0] == "qutip"
-    }
+    return _qutip_bases(type(value))  # type: ignore[arg-type]  # a class has a hash
+
+
+@functools.lru_cache(maxsize=256)
+def _qutip_bases(cls: type) -> frozenset[str]:
+    return frozenset(
+        base.__name__ for base in cls.__mro__ if base.__module__.partition(".")[0] == "qutip"
+    )

@@ -19,11 +19,15 @@ from heomdask import checks
 from heomdask.errors import InputError
 from heomdask.model import from_qutip
 from heomdask.model.bath import Bath
+from heomdask.model.brownian import UnderdampedBrownian
 from heomdask.model.digest import digest_of
 from heomdask.model.drives import Drive, Pulse, RealPulse, Squared, breakpoints_of, real_pulse
+from heomdask.model.drude import DrudeLorentz
+from heomdask.model.ohmic import Ohmic
 
 ComplexArray = NDArray[np.complex128]
 
+FORMULAS = (DrudeLorentz, UnderdampedBrownian, Ohmic)  # equal if their numbers are
 _PSD = 1e-10  # eigenvalues of `correlation` above minus this count as zero
 _RANK = 1e-12  # combinations of baths weaker than this are left out
 
@@ -259,6 +263,8 @@ def _correlation(value: ArrayLike, n: int) -> NDArray[np.float64]:
 
 def _bath(value: Any) -> Bath:
     converted = from_qutip.bath(value)
+    if type(converted) in FORMULAS:
+        return converted  # type: ignore[no-any-return]  # just seen
     for name in ("J", "S", "C", "g", "reorganisation", "digest"):
         if not hasattr(converted, name):
             raise checks.refuse(

@@ -110,7 +110,8 @@ class Store:
         self.files = Files(str(path), shard, tuple(self._variable(n, shard) for n in names))
         axes = [name for axis in self.attrs["specification"]["axes"] for name in axis["names"]]
         folders = [f.parent for f in path.glob("*/zarr.json")]
-        for name in {*axes, *TEXTS, *(f.name for f in folders if f.suffix != PARTIAL)}:
+        others = {*axes, *TEXTS, *(f.name for f in folders if f.suffix != PARTIAL)}
+        for name in others.difference(names):
             self._array(name)
 
     # -- opening ---------------------------------------------------------------------------------
@@ -119,11 +120,9 @@ class Store:
     def create(cls, path: Path, layout: Layout) -> Store:
         """A new store; it is one only when it is whole.
 
-        Made beside its place and renamed. An empty folder that stands there (a mount point, maybe)
-        stays and is filled, with the metadata of the group last.
+        Made in memory, written beside its place and renamed. An empty folder that stands there (a
+        mount point, maybe) stays and is filled, with the metadata of the group last.
         """
-        import zarr
-
         attrs = {
             "heomdask_store": FORMAT,
             **layout.attrs,
@@ -135,17 +134,10 @@ class Store:
         name = f"{path.name}.{uuid.uuid4().hex}{PARTIAL}"
         partial = path / name if path.is_dir() else path.with_name(name)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            group = zarr.create_group(str(partial), attributes=attrs)
-            for variable in layout.variables:
-                _create_array(group, layout, variable)
-            for name in TEXTS:
-                group.create_array(
-                    name, shape=layout.extents, chunks=layout.shard, dtype="string",
-                    fill_value="", dimension_names=layout.dimensions, **_NO_CODEC,
-                )  # fmt: skip
-            for coordinate in layout.coordinates:
-                _create_coordinate(group, coordinate)
+            for key, content in _files(layout, attrs).items():
+                file = partial / key
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
             if path.is_dir():
                 for part in sorted(partial.iterdir(), key=lambda p: p.name == "zarr.json"):
                     part.rename(path / part.name)
@@ -292,7 +284,7 @@ class Store:
 
         What the other files of such points hold stays until they are computed again.
         """
-        self._resize(self.extents)
+        resized = self._resize(self.extents)
         codes, damaged = self.files.survey(self.extents)
         for shard, files in damaged.items():
             if shard in codes:
@@ -307,11 +299,15 @@ class Store:
                 HeomdaskWarning,
                 stacklevel=4,
             )
-        return Store.open(self.path)
+        return Store.open(self.path) if resized else self
 
-    def _resize(self, extents: tuple[int, ...]) -> None:
-        """Give every array along the points' dimensions, coordinates too, these extents."""
+    def _resize(self, extents: tuple[int, ...]) -> bool:
+        """Give every array along the points' dimensions, coordinates too, these extents.
+
+        Returns whether any had others.
+        """
         sizes = dict(zip(self.dimensions, extents, strict=True))
+        resized = False
         for _, array in self.group.arrays():
             names = array.metadata.dimension_names or ()  # type: ignore[union-attr]  # only format 2 has none
             shape = tuple(
@@ -320,6 +316,8 @@ class Store:
             )
             if shape != array.shape:
                 array.resize(shape)
+                resized = True
+        return resized
 
     def forget(self, outcome: Outcome) -> None:
         """Make points of an outcome pending again, and drop what was recorded of them."""
@@ -413,6 +411,24 @@ def check_writable(path: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+def _files(layout: Layout, attrs: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of a new store, by their names in its folder."""
+    import zarr
+
+    files: dict[str, Any] = {}
+    group = zarr.create_group(zarr.storage.MemoryStore(files), attributes=dict(attrs))
+    for variable in layout.variables:
+        _create_array(group, layout, variable)
+    for name in TEXTS:
+        group.create_array(
+            name, shape=layout.extents, chunks=layout.shard, dtype="string",
+            fill_value="", dimension_names=layout.dimensions, **_NO_CODEC,
+        )  # fmt: skip
+    for coordinate in layout.coordinates:
+        _create_coordinate(group, coordinate)
+    return {key: content.to_bytes() for key, content in files.items()}
 
 
 def _create_array(group: zarr.Group, layout: Layout, variable: Variable) -> None:
