@@ -2,9 +2,11 @@
 #include "engine.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <new>
 #include <stdexcept>
 
@@ -46,8 +48,10 @@ Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool singl
     p.n_group = static_cast<int>(source_.groups.size());
     p.group = source_.groups.data();
     p.has_diagonal = source_.diagonal != nullptr;
-    join_links();
     planes_ = p.is_complex ? 2 : 1;
+    join_links();
+    count_links();
+    join_strands();
     const KernelPair<T> &kernels = family<T>(isa, p, single);
     kernels_ = p.is_complex ? kernels.complex : kernels.real;
     blocks_ = single ? 1 : (p.n_members + kernels_.lanes - 1) / kernels_.lanes;
@@ -66,6 +70,9 @@ Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool singl
 template <class T> int64_t Engine<T>::nbytes() const {
     const Program &p = source_.program;
     int64_t total = (table_.size() + diagonal_.size()) * static_cast<int64_t>(sizeof(T));
+    total += static_cast<int64_t>(counts_.size() * sizeof(int32_t));
+    total += static_cast<int64_t>(strands_.size() * sizeof(Link) +
+                                  strand_start_.size() * sizeof(int64_t));
     total += static_cast<int64_t>((visit_start_.size() + link_start_.size()) * sizeof(int64_t));
     if (p.cross_start) {
         const int64_t starts = crossing_kinds * p.n_rows;
@@ -98,6 +105,67 @@ template <class T> void Engine<T>::join_links() {
     visit_start_.push_back(static_cast<int64_t>(visits_.size()));
     p.visit_start = visit_start_.data(), p.link_start = link_start_.data();
     p.visit = visits_.data(), p.link = links_.data();
+}
+
+// For the kernels of a two-level system, if all couplings are diagonal.
+template <class T> void Engine<T>::count_links() {
+    Program &p = source_.program;
+    const auto own = [](const Group &g) { return g.pair != Pair::other; };
+    if (p.d != 2 || !std::all_of(source_.groups.begin(), source_.groups.end(), own))
+        return;
+    for (int64_t r = 0; r < p.n_rows; ++r)
+        for (const GroupLinks &g : source_.links)
+            counts_.push_back(static_cast<int32_t>(g.start[r + 1] - g.start[r]));
+    p.counts = counts_.data();
+    p.two = p.has_local ? Local::plain : Local::none;
+    const int64_t each = p.n_members * planes_;
+    for (int e : {0, 1, 3, 4, 7, 12, 13, 15})
+        for (int64_t i = 0; i < each && p.has_local; ++i)
+            if (source_.table[(p.local.full + e) * each + i] != 0 || !source_.named.empty())
+                p.two = Local::full;
+}
+
+// What one real two-level system takes from each neighbour, all groups together, as factors of its
+// four elements.
+template <class T> void Engine<T>::join_strands() {
+    Program &p = source_.program;
+    if (!single_ || !p.counts || p.is_complex || !source_.named.empty())
+        return;
+    using Factors = std::array<double, 8>;
+    std::map<Factors, int32_t> known;
+    std::vector<std::pair<int32_t, Factors>> row;
+    for (int64_t r = 0; r < p.n_rows; ++r) {
+        row.clear();
+        const Link *link = p.link + p.link_start[r];
+        for (int g = 0; g < p.n_group; ++g) {
+            const Group &group = p.group[g];
+            const double *value = source_.table + group.run->value;
+            for (int n = counts_[r * p.n_group + g]; n > 0; --n, ++link) {
+                const double c = source_.table[link->coef];
+                auto own = std::find_if(row.begin(), row.end(),
+                                        [&](const auto &s) { return s.first == link->col; });
+                if (own == row.end())
+                    own = row.insert(own, {link->col, Factors{}});
+                Factors &f = own->second;
+                if (group.pair == Pair::diagonal)
+                    f[0] += c * value[0], f[3] += c * value[1];
+                else if (group.pair == Pair::swapped)
+                    f[2] += c * value[0], f[1] += c * value[1];
+                else
+                    f[5] += c * value[0], f[6] += c * value[1], p.has_across = true;
+            }
+        }
+        strand_start_.push_back(static_cast<int64_t>(strands_.size()));
+        for (const auto &[col, f] : row)
+            strands_.push_back(
+                {col, 8 * known.emplace(f, static_cast<int32_t>(known.size())).first->second});
+    }
+    strand_start_.push_back(static_cast<int64_t>(strands_.size()));
+    factors_ = Buffer<double>(8 * static_cast<int64_t>(known.size()));
+    for (const auto &[f, number] : known)
+        std::copy(f.begin(), f.end(), factors_.data() + 8 * number);
+    p.strand_start = strand_start_.data(), p.strand = strands_.data();
+    p.factors = factors_.data();
 }
 
 template <class T> int Engine<T>::members_of(int64_t block) const {

@@ -98,6 +98,8 @@ template <class T> class Engine {
     void copy_elements(const T *state, int64_t block, const Elements &chosen, T *host) const;
 
     void join_links();
+    void count_links();
+    void join_strands();
 
     Step<T> step(const Segment &s, int64_t block, int64_t k, T *lanes, T *top, T *scratch) const;
     void whole_block(const Segment &s, int64_t block, T *memory) const;
@@ -109,6 +111,10 @@ template <class T> class Engine {
     std::vector<int64_t> visit_start_, link_start_;
     std::vector<Visit> visits_;
     std::vector<Link> links_;
+    std::vector<int32_t> counts_;
+    std::vector<int64_t> strand_start_;
+    std::vector<Link> strands_;
+    Buffer<double> factors_;
     Kernels<T> kernels_;
     int threads_, planes_;
     bool single_;

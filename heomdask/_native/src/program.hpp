@@ -63,6 +63,10 @@ struct Visit {
     int32_t group, n;
 };
 
+// What a two-level system does without its neighbours: nothing; what a real Hamiltonian and pure
+// dephasing do; anything.
+enum class Local : uint8_t { none, plain, full };
+
 struct Program {
     int d = 0;
     bool is_complex = false, has_diagonal = false, has_local = false;
@@ -78,6 +82,15 @@ struct Program {
     const int64_t *visit_start = nullptr, *link_start = nullptr;
     const Visit *visit = nullptr;
     const Link *link = nullptr;
+    // Two levels whose groups all have a kernel of their own: links of each row and group; or null.
+    const int32_t *counts = nullptr;
+    Local two = Local::full; // and the part of such a system by itself
+    // One such system, real: the neighbours of row r, each once, from strand_start[r] on; `coef` is
+    // where its factors begin: four that go to the other coherence, four that stay.
+    const int64_t *strand_start = nullptr;
+    const Link *strand = nullptr;
+    const double *factors = nullptr;
+    bool has_across = false; // whether any stays
 };
 
 constexpr int single_operators = 7; // of a superoperator, at most, see single.inl.hpp

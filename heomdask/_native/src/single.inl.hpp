@@ -417,29 +417,69 @@ template <class N> HD_INLINE N act(const Four<N> &f, N x, N y) {
     return y;
 }
 
+// y = G x for n rows from `first` on, one after the other in scratch.
+template <class N>
+void two_by_groups(const Program &p, const Step<double> &s, const Four<N> &local,
+                   const Four<N> *groups, int64_t first, int64_t n) {
+    for (int64_t r = first; r < first + n; ++r) {
+        const N x = N::load(s.x + r * N::size);
+        const N rate = p.has_diagonal ? spread<N>(s.diagonal + r * planes<N>) : N::zero();
+        N y = act(local, x, fma(rate, x, N::zero()));
+        const Link *link = p.link + p.link_start[r];
+        for (const Visit *v = p.visit + p.visit_start[r]; v != p.visit + p.visit_start[r + 1];
+             ++v) {
+            N w = N::zero();
+            for (const Link *last = link + v->n; link != last; ++link)
+                w = fma(spread<N>(s.table + int64_t{link->coef} * planes<N>),
+                        N::load(s.x + int64_t{link->col} * N::size), w);
+            y = act(groups[v->group], w, y);
+        }
+        y.store(s.scratch + (r - first) * N::size);
+    }
+}
+
+// The same with every neighbour in one step.
+template <class N, bool HasAcross>
+void two_by_strands(const Program &p, const Step<double> &s, const Four<N> &f, int64_t first,
+                    int64_t n) {
+    const Link *link = p.strand + p.strand_start[first];
+    for (int64_t r = first; r < first + n; ++r) {
+        const N x = N::load(s.x + r * N::size);
+        const N rate = p.has_diagonal ? spread<N>(s.diagonal + r) : N::zero();
+        N y = fma(f.v[0], x, fma(rate, x, N::zero())), crossed = N::zero();
+        y = fma(f.v[1], exchanged<1>(x), y);
+        y = fma(f.v[2], exchanged<2>(x), y);
+        y = fma(f.v[3], exchanged<3>(x), y);
+        for (const Link *end = p.strand + p.strand_start[r + 1]; link != end; ++link) {
+            const double *factors = p.factors + link->coef;
+            const N from = N::load(s.x + int64_t{link->col} * N::size);
+            crossed = fma(N::load(factors), from, crossed);
+            if constexpr (HasAcross)
+                y = fma(N::load(factors + quad), from, y);
+        }
+        add(y, N{middle_exchanged(crossed.re)}).store(s.scratch + (r - first) * N::size);
+    }
+}
+
 template <class N>
 void single_two(const Program &p, const Step<double> &s, int64_t begin, int64_t end) {
     const Four<N> local = four<N>(p.local, s.table, p.d);
     auto *groups = reinterpret_cast<Four<N> *>(s.scratch + chunk_units * N::size);
-    for (int g = 0; g < p.n_group; ++g)
+    for (int g = 0; g < p.n_group && !p.strand; ++g)
         groups[g] = four<N>(p.group[g].super, s.table, p.d);
     const Epilogue<N> finish = epilogue_for<N>(s);
     for (int64_t first = begin; first < end; first += chunk_units) {
         const int64_t n = end - first < chunk_units ? end - first : chunk_units;
-        for (int64_t r = first; r < first + n && s.mode[A] != none; ++r) {
-            const N x = N::load(s.x + r * N::size);
-            const N rate = p.has_diagonal ? spread<N>(s.diagonal + r * planes<N>) : N::zero();
-            N y = act(local, x, fma(rate, x, N::zero()));
-            const Link *link = p.link + p.link_start[r];
-            for (const Visit *v = p.visit + p.visit_start[r]; v != p.visit + p.visit_start[r + 1];
-                 ++v) {
-                N w = N::zero();
-                for (const Link *last = link + v->n; link != last; ++link)
-                    w = fma(spread<N>(s.table + int64_t{link->coef} * planes<N>),
-                            N::load(s.x + int64_t{link->col} * N::size), w);
-                y = act(groups[v->group], w, y);
-            }
-            y.store(s.scratch + (r - first) * N::size);
+        if (s.mode[A] != none) {
+            if constexpr (!N::is_complex)
+                if (p.strand) {
+                    if (p.has_across)
+                        two_by_strands<N, true>(p, s, local, first, n);
+                    else
+                        two_by_strands<N, false>(p, s, local, first, n);
+                }
+            if (!p.strand)
+                two_by_groups<N>(p, s, local, groups, first, n);
         }
         const int64_t at = first * N::size;
         finish(s, 0, s.scratch, s.x + at, s.old + at, s.out + at, s.acc + at, static_cast<int>(n));
