@@ -30,6 +30,7 @@ from heomdask.outcome import Outcome
 from heomdask.preparation import doubt
 from heomdask.results.chunks import PARTIAL
 from heomdask.results.store import Coordinate, Layout, Store, check_writable
+from heomdask.results.wording import in_short
 
 if TYPE_CHECKING:
     import xarray
@@ -236,11 +237,14 @@ def _differences(sweep: Sweep, store: Store) -> str:
         {**a, "kinds": [k.replace("i", "f") for k in a["kinds"]]}  # older stores keep int64
         for a in there["axes"]
     ]
-    return "; ".join(
-        f"`{key}` is {there.get(key)!r} there and {value!r} here"
-        for key, value in sweep.specification.items()
-        if there.get(key) != value
-    )
+    words = []
+    for key, here in sweep.specification.items():
+        pair = there.get(key), here
+        if pair[0] != here:
+            short = tuple(in_short(str(value)) for value in pair)
+            kept, asked = short if short[0] != short[1] else map(repr, pair)
+            words.append(f"`{key}` is {kept} there and {asked} here")
+    return "; ".join(words)
 
 
 def _find(sweep: Sweep, remembered: dict[str, Any]) -> tuple[int, ...] | None:

@@ -20,6 +20,7 @@ from heomdask.errors import HeomdaskWarning, InputError, StoreError
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import damaged_chunk
 from heomdask.results.store import TEXTS, Store, local_path
+from heomdask.results.wording import in_short
 
 if TYPE_CHECKING:
     import xarray
@@ -80,7 +81,7 @@ def failures(store: str | Path) -> Iterator[tuple[str, str]]:
 
 def _words(point: xarray.Dataset, name: Hashable) -> str:
     unit = point[name].attrs.get("units", "")
-    return f"{name} = {point[name].values} {unit}".rstrip()
+    return f"{name} = {in_short(str(point[name].values))} {unit}".rstrip()
 
 
 def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) -> xarray.Dataset:
