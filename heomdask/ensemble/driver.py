@@ -2,7 +2,7 @@
 
 Takes: `Work`, the store, and a client or a runner (or neither: local workers).
 Gives: `drive`; when it returns, everything that was asked for is committed.
-Next file: `progress.py`.
+Next file: `tally.py`.
 
 About three tasks a slot are in flight, longest shards first. Tasks shrink as the end comes near
 (remaining work / (slots x 4)), so that all workers finish together, and are never so long that
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from heomdask.ensemble import shards as shards_
 from heomdask.ensemble.cluster import Workers, ready
 from heomdask.ensemble.probe import Probe
-from heomdask.ensemble.progress import Progress
-from heomdask.ensemble.runner import Finished, Runner, Task, as_runner
+from heomdask.ensemble.runner import Finished, Runner, Task, Watchable, as_runner
+from heomdask.ensemble.tally import Tally
 from heomdask.ensemble.task import Work, fail_shard, require_memory
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import Shard
@@ -56,15 +56,17 @@ def drive(
     todo = missing(work, store)
     if not todo:
         return 0
-    bar = Progress(sum(count for _, count in todo), progress)
+    tally = Tally(sum(count for _, count in todo), progress)
     with contextlib.ExitStack() as stack:
         runner = as_runner(stack.enter_context(ready(client)))
-        stack.enter_context(bar.shown())
+        stack.enter_context(tally.shown())
         require_memory(work.sweep, found, runner.memory)
         runner.start(work)
         stack.callback(runner.stop)
-        _Driver(work, todo, runner, bar).run()
-    return bar.failed
+        if progress and isinstance(runner, Watchable):
+            runner.watch(tally.under_way)
+        _Driver(work, todo, runner, tally).run()
+    return tally.failed
 
 
 def missing(work: Work, store: Store) -> list[tuple[Shard, int]]:
@@ -102,14 +104,14 @@ class _Driver:
     """The state of one run: what waits, what flies, what was learnt about the cost."""
 
     def __init__(
-        self, work: Work, todo: list[tuple[Shard, int]], runner: Runner, bar: Progress
+        self, work: Work, todo: list[tuple[Shard, int]], runner: Runner, tally: Tally
     ) -> None:
         self.work = work
         self.counts = dict(todo)
         self.waiting = deque(sorted(self.counts, key=lambda s: (-self.counts[s], s)))
         self.remaining = self.total = sum(self.counts.values())
         self.runner = runner
-        self.bar = bar
+        self.tally = tally
         self.flying = 0
         self.seconds = 0.0
         self.points = 0
@@ -156,13 +158,15 @@ class _Driver:
             return
         self.seconds += report.seconds
         self.points += report.points
-        self.bar.add(sum(self.counts[s] for s in finished.task), report.failed)
+        points = sum(self.counts[s] for s in finished.task)
+        self.tally.ended(finished.task, points, report.failed)
 
     def _retry(self, task: Task) -> None:
         """After the death of its workers: each shard alone; a shard alone is failed."""
         if len(task) > 1:
+            self.tally.ended(task, 0, 0)
             for shard in task:
                 self._submit((shard,))
         else:
             report = fail_shard(self.work, task[0], LOST)
-            self.bar.add(report.points, report.failed)
+            self.tally.ended(task, report.points, report.failed)

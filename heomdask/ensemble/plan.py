@@ -21,13 +21,13 @@ from heomdask.ensemble.cluster import cores
 from heomdask.ensemble.driver import pending, task_points
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.probe import Probe, probe, probes
-from heomdask.ensemble.progress import duration
 from heomdask.ensemble.session import layout, match_store, occupied, recognise, require_disk
 from heomdask.ensemble.session import store_nbytes as layout_nbytes
 from heomdask.ensemble.shards import blocks
 from heomdask.ensemble.sweep import Sweep
 from heomdask.ensemble.task import Work, batch_members, batch_nbytes, require_memory
 from heomdask.errors import TooLarge
+from heomdask.progress import duration
 from heomdask.solve import run_batch
 
 CALIBRATION_MEMBERS = 8

@@ -7,6 +7,7 @@ Next file: `task.py`, which that function calls.
 
 from __future__ import annotations
 
+import functools
 import pickle
 import sys
 import threading
@@ -95,13 +96,22 @@ class _Libraries:
 _libraries = _Libraries()
 
 
-def run_on_worker(name: str, task: Task) -> Report:
-    """Compute a task of the sweep whose plugin has that name, with one thread."""
+def run_on_worker(name: str, task: Task, watched: bool) -> Report:
+    """Compute a task of the sweep whose plugin has that name, with one thread.
+
+    If it is watched, how far it is goes out under that name too, as an event.
+    """
     from heomdask.ensemble.task import run_task
 
     worker: Any = get_worker()
     limit: int | None = worker.memory_manager.memory_limit
     if limit is not None:
         limit //= worker.state.nthreads
+    tell = functools.partial(_tell, worker, name, worker.get_current_task()) if watched else None
     with _libraries.one_thread():
-        return run_task(worker.plugins[name].work, task, limit)
+        return run_task(worker.plugins[name].work, task, limit, tell)
+
+
+def _tell(worker: Any, topic: str, key: str, points: float) -> None:
+    """How many points' worth of a task is done, and where."""
+    worker.log_event(topic, {"key": key, "worker": worker.address, "points": points})
