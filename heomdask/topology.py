@@ -10,6 +10,7 @@ Placement was tested on simulated topologies only; what it gains has not been me
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -44,12 +45,7 @@ class Topology:
 
         It is one node where `root` does not tell the node of each of them.
         """
-        usable = set(allowed() if cpus is None else cpus)
-        folders = sorted(root.glob("node/node[0-9]*"), key=lambda folder: int(folder.name[4:]))
-        nodes = [found for f in folders if (found := _listed(f / "cpulist") & usable)]
-        if set().union(*nodes) != usable:
-            nodes = [usable]
-        return cls(tuple(_cores(root, node) for node in nodes))
+        return _read(root, frozenset(allowed() if cpus is None else cpus))
 
     def cpus(self, node: int) -> Cpus:
         return tuple(sorted(cpu for core in self.nodes[node] for cpu in core))
@@ -97,7 +93,16 @@ class Topology:
         )
 
 
-def _cores(root: Path, cpus: set[int]) -> tuple[Cpus, ...]:
+@functools.cache  # a file for each CPU
+def _read(root: Path, usable: frozenset[int]) -> Topology:
+    folders = sorted(root.glob("node/node[0-9]*"), key=lambda folder: int(folder.name[4:]))
+    nodes = [found for f in folders if (found := usable & _listed(f / "cpulist"))]
+    if frozenset().union(*nodes) != usable:
+        nodes = [usable]
+    return Topology(tuple(_cores(root, node) for node in nodes))
+
+
+def _cores(root: Path, cpus: frozenset[int]) -> tuple[Cpus, ...]:
     """The physical cores of these CPUs; each its own where that is not told."""
     siblings = "cpu/cpu{}/topology/thread_siblings_list"
     cores = {tuple(sorted({c} | _listed(root / siblings.format(c)) & cpus)) for c in cpus}

@@ -268,8 +268,8 @@ template <class T> void bind(nb::module_ &m, const char *name) {
     nb::class_<B>(m, name)
         .def("__init__", &construct<T>, nb::arg("shape"), nb::arg("isa"), nb::arg("threads"),
              nb::arg("single"), nb::arg("places"), nb::arg("table"), nb::arg("diagonal").none(),
-             nb::arg("local"), nb::arg("has_local"), nb::arg("crossings").none(), nb::arg("groups"), nb::arg("named"),
-             nb::arg("named_diagonal"))
+             nb::arg("local"), nb::arg("has_local"), nb::arg("crossings").none(),
+             nb::arg("groups"), nb::arg("named"), nb::arg("named_diagonal"))
         .def_prop_ro("state_size", [](const B &b) { return b.engine->state_size(); })
         .def_prop_ro("nbytes", [](const B &b) { return b.engine->nbytes(); })
         .def("clear", &clear<T>)
