@@ -8,7 +8,6 @@ Next file: `_native/src/engine.hpp`, what the calls below arrive at.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask import checks
+from heomdask import checks, topology
 from heomdask._native import _core
 from heomdask._native.lower import lower
 from heomdask.backends.host import aligned
@@ -31,6 +30,7 @@ from heomdask.backends.traits import (
 )
 from heomdask.errors import BackendUnavailable
 from heomdask.plan import AnyArray, Plan, Scalars
+from heomdask.topology import Topology
 
 Engine = _core.Engine64 | _core.Engine32
 Triad = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
@@ -39,6 +39,7 @@ ROW = 4  # doubles that the kernels for one system read at once
 CACHE_LINE = 8  # doubles
 MOST_COMBINED = 32  # arrays that the kernel takes in one pass
 THREAD_BYTES = 131_072  # of a state: what one thread works through while others would start
+NEW_BYTES = 33_554_432  # of an array: the C library always has it fresh from the system
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ class NativeBackend(BackendBase):
         checks.choice("layout", layout, ("auto", "batch"))
         if threads is not None:
             checks.whole_number("threads", threads, low=1)
-        self._threads = threads or len(os.sched_getaffinity(0))
+        self._threads = threads or len(topology.allowed())
         self._isa = _choose_isa(isa)
         self._layout = layout
 
@@ -99,8 +100,9 @@ class NativeBackend(BackendBase):
         x = lower(plan)
         kind = _core.Engine64 if double else _core.Engine32
         threads = self._threads_for(plan)
+        places = Topology.read().team(threads, _core.current_cpu()) if threads > 1 else ()
         engine = kind(
-            x.shape, self._isa, threads, self._single(plan, double), x.table,
+            x.shape, self._isa, threads, self._single(plan, double), places, x.table,
             x.diagonal, x.local, x.has_local, x.crossings, x.groups, x.named, x.named_diagonal,
         )  # fmt: skip
         return NativeCompiled(plan, full, np.dtype(dtype), engine, threads, self)
@@ -125,7 +127,10 @@ class NativeBackend(BackendBase):
 
     def empty(self, compiled: Compiled) -> State:
         c = _native(compiled)
-        return aligned((c.engine.state_size,), c.real)
+        x = aligned((c.engine.state_size,), c.real)
+        if c.threads > 1 and x.nbytes >= NEW_BYTES:
+            c.engine.clear(x)  # who writes first has it near
+        return x
 
     def put(self, compiled: Compiled, host: AnyArray) -> State:
         c, p = _native(compiled), compiled.plan

@@ -153,11 +153,14 @@ def progress_text(store: str) -> str:
 
 
 def backends_table() -> Table:
-    """Every backend: where and how it runs here, or why it cannot."""
+    """Every backend: where and how it runs here, or why it cannot; and the CPUs that they have."""
     from heomdask.backends import registry
     from heomdask.backends.traits import BackendInfo
+    from heomdask.topology import Topology
 
-    table = Table(title="Backends", title_justify="left")
+    table = Table(
+        title="Backends", title_justify="left", caption=str(Topology.read()), caption_justify="left"
+    )
     for column in ("name", "device", "instruction set", "threads", "precision", "notes"):
         table.add_column(column)
     for name, found in registry.available():

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask import checks, memory
-from heomdask.ensemble.cluster import cores
+from heomdask import memory
+from heomdask.ensemble.cluster import worker_count
 from heomdask.ensemble.driver import pending, task_points
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.probe import Probe, probe, probes
@@ -103,7 +103,7 @@ class SweepPlan:
 
 def make_plan(sweep: Sweep, path: Path | None, workers: int | None) -> SweepPlan:
     """Build a few points, time short runs of them, and add up. Writes nothing."""
-    count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
+    count = worker_count(workers)
     found = probes(sweep)
     for seen in found:
         if isinstance(seen.error, TooLarge):

@@ -1,25 +1,42 @@
 """The part that lives in a Dask worker process.
 
 Takes: pickled `Work`, once a worker.
-Gives: `WorkPlugin`, which keeps it there, and `run_on_worker`, the function of every task.
+Gives: `WorkPlugin`, which keeps it there, `run_on_worker`, the function of every task, and
+    `dask_setup`, which Dask calls in local workers.
 Next file: `task.py`, which that function calls.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import pickle
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distributed import get_worker
 from distributed.diagnostics.plugin import WorkerPlugin
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from heomdask.topology import Topology
+
 if TYPE_CHECKING:
     from heomdask.ensemble.runner import Task
     from heomdask.ensemble.task import Report, Work
+
+
+def dask_setup(worker: Any) -> None:
+    """Keep all threads of a local worker to the NUMA node whose turn it is, if there are several.
+
+    Their number is their name. Memory that they use first is then on their node.
+    """
+    cpus = Topology.read().worker(worker.name)
+    for thread in Path("/proc/self/task").iterdir() if cpus else ():
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(thread.name), cpus)
 
 
 class _OneThread:

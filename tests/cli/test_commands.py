@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import heomdask as hd
+from heomdask import topology
 from heomdask.cli import main
 from heomdask.cli.config import parse, to_sweep
 from heomdask.cli.plot import SUFFIXES, plot_store
@@ -293,6 +294,7 @@ def test_plan_writes_nothing(tmp_path: Path) -> None:
 def test_backends_and_schema(tmp_path: Path) -> None:
     output = heomdask(tmp_path, "backends")
     assert "numpy" in output and "native" in output
+    assert f"{len(topology.allowed())} CPUs may be used" in output
     assert json.loads(heomdask(tmp_path, "schema"))["$defs"]["SolveTable"]["required"]
 
 

@@ -36,8 +36,12 @@ static const KernelPair<T> &family(const KernelTable &isa, const Program &p, boo
 }
 
 template <class T>
-Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool single)
+Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool single, Places places)
     : source_(std::move(source)), threads_(threads), single_(single) {
+    const bool bound = omp_get_proc_bind() != omp_proc_bind_false; // by the user's environment
+    if (!bound)
+        places_ = std::move(places);
+    fixed_ = bound || !places_.empty();
     Program &p = source_.program;
     p.local.n_sandwich = static_cast<int>(source_.sandwiches[0].size());
     p.local.sandwich = source_.sandwiches[0].data();
@@ -243,8 +247,28 @@ template <class T> Mode Engine<T>::spread(const double *weights, int64_t block, 
     return nonzero == 0 ? none : nonzero == every ? all : mixed;
 }
 
+// As many blocks as threads: a block is a task. Fewer: so is a part of its rows.
+template <class T> typename Engine<T>::Tasks Engine<T>::tasks(int64_t rows) const {
+    const int64_t wanted = blocks_ >= threads_ ? 1 : 4 * threads_;
+    const int64_t chunks = std::min(std::max<int64_t>(1, rows), wanted);
+    return {blocks_ * chunks, chunks, (rows + chunks - 1) / chunks};
+}
+
 // ---- transfers
 // -----------------------------------------------------------------------------------
+
+template <class T> void Engine<T>::clear(T *state) const {
+    const int64_t rows = source_.program.n_cols, row = ado_units_ * unit();
+    const Tasks t = tasks(rows);
+    team([&] {
+#pragma omp for schedule(static)
+        for (int64_t task = 0; task < t.n; ++task) {
+            const int64_t first = std::min(rows, task % t.chunks * t.length);
+            std::fill_n(state + task / t.chunks * block_stride() + first * row,
+                        std::min(t.length, rows - first) * row, T(0));
+        }
+    });
+}
 
 template <class T> void Engine<T>::put(const T *host, T *state) const {
     const int64_t d = source_.program.d, members = source_.program.n_members,
@@ -318,16 +342,13 @@ void Engine<T>::apply(const T *x, T *out, T *acc, const double *weights, const d
     };
     const T *tables = modulated(source_.named, table_, p.n_table, table);
     const T *diagonals = modulated(source_.named_diagonal, diagonal_, p.n_rows, diagonal);
-    const int64_t chunks = std::min<int64_t>(std::max<int64_t>(1, end - begin),
-                                             blocks_ >= threads_ ? 1 : 4 * threads_);
-    const int64_t length = (end - begin + chunks - 1) / chunks;
+    const Tasks t = tasks(end - begin);
     const int64_t per_row = int64_t{planes_} * table_lanes_;
-#pragma omp parallel num_threads(threads_)
-    {
+    team([&] {
         Buffer<T> scratch(scratch_size()), lanes(n_weights * unit());
-#pragma omp for schedule(dynamic)
-        for (int64_t task = 0; task < blocks_ * chunks; ++task) {
-            const int64_t b = task / chunks, first = begin + task % chunks * length;
+#pragma omp for schedule(runtime)
+        for (int64_t task = 0; task < t.n; ++task) {
+            const int64_t b = task / t.chunks, first = begin + task % t.chunks * t.length;
             Step<T> s{};
             const int64_t at = b * block_stride();
             s.x = x + at, s.out = out + at, s.old = s.out;
@@ -340,9 +361,9 @@ void Engine<T>::apply(const T *x, T *out, T *acc, const double *weights, const d
                     spread(weights + w * p.n_members * planes_, b, lanes.data() + w * unit());
             s.weights = lanes.data();
             s.scratch = scratch.data();
-            kernels_.rows(p, s, first, std::min(end, first + length));
+            kernels_.rows(p, s, first, std::min(end, first + t.length));
         }
-    }
+    });
 }
 
 // ---- reductions
@@ -354,8 +375,7 @@ void Engine<T>::combine(T *out, const std::vector<const T *> &arrays, const doub
                   stride = source_.program.n_members * planes_;
     const int64_t units = source_.program.n_cols * ado_units_;
     const int64_t chunks = (units + reduced_units - 1) / reduced_units;
-#pragma omp parallel num_threads(threads_)
-    {
+    team([&] {
         Buffer<T> lanes(std::max<int64_t>(1, n) * unit());
         std::vector<Mode> modes(n);
         std::vector<const T *> at(n);
@@ -370,7 +390,7 @@ void Engine<T>::combine(T *out, const std::vector<const T *> &arrays, const doub
                              at.data(), lanes.data(), modes.data(),
                              std::min(reduced_units, units - first));
         }
-    }
+    });
 }
 
 template <class T>
@@ -378,14 +398,16 @@ void Engine<T>::dots(const std::vector<const T *> &xs, const T *y, double *resul
     const int64_t chunks = (owned_units() + reduced_units - 1) / reduced_units, n = xs.size();
     const int64_t members = source_.program.n_members;
     Buffer<T> parts(std::max<int64_t>(1, n * blocks_ * chunks * unit()));
-#pragma omp parallel for num_threads(threads_) schedule(static)
-    for (int64_t task = 0; task < n * blocks_ * chunks; ++task) {
-        const int64_t i = task / (blocks_ * chunks), b = task / chunks % blocks_;
-        const int64_t first = task % chunks * reduced_units,
-                      at = b * block_stride() + first * unit();
-        kernels_.dots(xs[i] + at, y + at, std::min(reduced_units, owned_units() - first),
-                      parts.data() + task * unit());
-    }
+    team([&] {
+#pragma omp for schedule(static)
+        for (int64_t task = 0; task < blocks_ * chunks * n; ++task) {
+            const int64_t part = task / n, i = task % n;
+            const int64_t first = part % chunks * reduced_units,
+                          at = part / chunks * block_stride() + first * unit();
+            kernels_.dots(xs[i] + at, y + at, std::min(reduced_units, owned_units() - first),
+                          parts.data() + (i * blocks_ * chunks + part) * unit());
+        }
+    });
     std::fill_n(result, n * members * planes_, 0.0);
     const int lanes = kernels_.lanes;
     for (int64_t task = 0; task < n * blocks_ * chunks; ++task) {
@@ -410,14 +432,16 @@ void Engine<T>::error_norm(const T *e, const T *x, const T *y, double atol, doub
                   lanes = kernels_.lanes;
     Buffer<T> parts(std::max<int64_t>(1, blocks_ * chunks * 2 * lanes));
     std::fill_n(parts.data(), parts.size(), T(0));
-#pragma omp parallel for num_threads(threads_) schedule(static)
-    for (int64_t task = 0; task < blocks_ * chunks; ++task) {
-        const int64_t first = task % chunks * reduced_units;
-        const int64_t at = task / chunks * block_stride() + first * unit();
-        T *top = parts.data() + task * 2 * lanes;
-        kernels_.error(e + at, x + at, y + at, std::min(reduced_units, owned_units() - first),
-                       static_cast<T>(atol), static_cast<T>(rtol), top, top + lanes);
-    }
+    team([&] {
+#pragma omp for schedule(static)
+        for (int64_t task = 0; task < blocks_ * chunks; ++task) {
+            const int64_t first = task % chunks * reduced_units;
+            const int64_t at = task / chunks * block_stride() + first * unit();
+            T *top = parts.data() + task * 2 * lanes;
+            kernels_.error(e + at, x + at, y + at, std::min(reduced_units, owned_units() - first),
+                           static_cast<T>(atol), static_cast<T>(rtol), top, top + lanes);
+        }
+    });
     std::fill_n(result, source_.program.n_members, 0.0);
     for (int64_t task = 0; task < blocks_ * chunks; ++task)
         for (int64_t lane = 0; lane < (single_ ? lanes : members_of(task / chunks)); ++lane) {
