@@ -11,5 +11,6 @@ NB_MODULE(_core, m) {
     m.def("instruction_sets", &heomdask::instruction_sets,
           "Every instruction set of this build, the widest first, and whether it runs here.");
     register_engine(m);
+    register_local(m);
     register_ceilings(m);
 }
