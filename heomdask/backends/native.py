@@ -8,6 +8,7 @@ Next file: `_native/src/engine.hpp`, what the calls below arrive at.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from heomdask import checks, topology
 from heomdask._native import _core
 from heomdask._native.lower import lower
 from heomdask.backends.host import aligned
+from heomdask.backends.local import LocalInverse, Shifted, local_inverse
 from heomdask.backends.traits import (
     BackendBase,
     BackendInfo,
@@ -40,6 +42,8 @@ CACHE_LINE = 8  # doubles
 MOST_COMBINED = 32  # arrays that the kernel takes in one pass
 THREAD_BYTES = 131_072  # of a state: what one thread works through while others would start
 NEW_BYTES = 33_554_432  # of an array: the C library always has it fresh from the system
+_local_solves: weakref.WeakKeyDictionary[LocalInverse, _core.LocalSolve | None]
+_local_solves = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,6 +229,14 @@ class NativeBackend(BackendBase):
         c.engine.dots(list(xs), y, result)
         return result.view(np.complex128) if compiled.plan.form == "complex" else result
 
+    def solve_local(self, compiled: Compiled, sigma: Weight, x: State, out: State) -> None:
+        c = _native(compiled)
+        lowered = lower_local(local_inverse(c, c.plan, sigma), self._isa)
+        if lowered is None:
+            super().solve_local(compiled, sigma, x, out)
+        else:
+            c.engine.solve_local(lowered, x, out)
+
     def error_norm(
         self, compiled: Compiled, error: State, x: State, y: State, atol: float, rtol: float
     ) -> NDArray[np.float64]:
@@ -264,6 +276,23 @@ class NativeBackend(BackendBase):
 def _native(compiled: Compiled) -> NativeCompiled:
     assert isinstance(compiled, NativeCompiled)
     return compiled
+
+
+def lower_local(inverse: LocalInverse, isa: str) -> _core.LocalSolve | None:
+    """For the kernels, if one basis serves all ADOs of every member; kept beside the original."""
+    if inverse not in _local_solves:
+        bases = [
+            (own.into, own.back, _parts(own.values), _parts(own.shifts))
+            for own in inverse.members
+            if isinstance(own, Shifted)
+        ]
+        whole = len(bases) == len(inverse.members)
+        _local_solves[inverse] = _core.LocalSolve(isa, bases) if whole else None
+    return _local_solves[inverse]
+
+
+def _parts(numbers: NDArray[np.complex128]) -> NDArray[np.float64]:
+    return numbers.view(np.float64).reshape(-1, 2)
 
 
 def _elements(s: Selection) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -200,6 +200,15 @@ int64_t Engine<T>::offset(int64_t ado, int64_t row, int64_t col, int64_t member)
     return (ado * ado_units_ + row * (ado_units_ / d) + col / lanes) * unit() + col % lanes;
 }
 
+template <class T> std::vector<int64_t> Engine<T>::places(int64_t member) const {
+    const int64_t d = source_.program.d;
+    std::vector<int64_t> all;
+    for (int64_t e = 0; e < d * d; ++e)
+        for (int64_t c = 0; c < planes_; ++c)
+            all.push_back(offset(0, e / d, e % d, member) + c * kernels_.lanes);
+    return all;
+}
+
 // (rows, members, planes) to (blocks, rows, planes, lanes); lanes beyond the last member are 0.
 template <class T> void Engine<T>::layout(const double *values, int64_t rows, T *result) const {
     const int64_t members = source_.program.n_members, lanes = table_lanes_;

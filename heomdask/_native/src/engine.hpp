@@ -68,6 +68,12 @@ template <class T> class Engine {
     int64_t state_size() const { return blocks_ * block_stride(); }
     int64_t nbytes() const;
     int lanes() const { return kernels_.lanes; }
+    int threads() const { return threads_; }
+    const Program &program() const { return source_.program; }
+
+    // Where the numbers of a member's first ADO lie, (d, d, planes), and how far to the next ADO.
+    std::vector<int64_t> places(int64_t member) const;
+    int64_t ado_stride() const { return ado_units_ * unit(); }
 
     // Zeros, written by the threads that work on them later: so they are in memory near them.
     void clear(T *state) const;
@@ -106,7 +112,7 @@ template <class T> class Engine {
     Tasks tasks(int64_t rows) const;
 
     int64_t unit() const { return int64_t{kernels_.lanes} * planes_; }
-    int64_t block_stride() const { return source_.program.n_cols * ado_units_ * unit(); }
+    int64_t block_stride() const { return source_.program.n_cols * ado_stride(); }
     int64_t owned_units() const { return source_.program.n_rows * ado_units_; }
     int members_of(int64_t block) const;
     int64_t offset(int64_t ado, int64_t row, int64_t col, int64_t member) const;

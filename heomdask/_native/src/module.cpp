@@ -14,5 +14,6 @@ NB_MODULE(_core, m) {
     m.def("current_cpu", &heomdask::current_cpu,
           "The CPU that the calling thread runs on, or -1 where that is not told.");
     register_engine(m);
+    register_local(m);
     register_ceilings(m);
 }

@@ -132,11 +132,31 @@ struct MultiplyAdds { // a loop at the processor's peak, and what it does in a r
     int flops;
 };
 
+// A local solve: n numbers of an ADO to its modes and back, matrices in panels of columns, (columns
+// / local_line, rows, local_line).
+constexpr int local_tile = 12; // ADOs at a time
+constexpr int local_line = 8;  // columns of a panel: a cache line
+constexpr int local_quad = 4;  // modes are filled up to a multiple of it
+struct LocalTables {
+    int64_t n, columns, n_out; // columns: twice the modes; n_out: n; both filled up
+    const double *into, *back;
+    const double *values; // (2, columns / 2)
+};
+
+// Scratch of one thread.
+struct LocalTile {
+    double *x;      // (local_tile, n)
+    double *shifts; // (local_tile, 2)
+    double *modes;  // (local_tile, columns)
+    double *out;    // (local_tile, n_out)
+};
+
 struct KernelTable {
     const char *isa;
     KernelPair<double> f64[2]; // blocks of one register, and wide ones
     KernelPair<float> f32[2];
     KernelPair<double> single; // one member, vectorised inside the ADO
+    void (*local)(const LocalTables &, const LocalTile &);
     MultiplyAdds adds64, adds32;
     void (*triad)(double *a, const double *b, const double *c, int64_t n);
 };

@@ -12,6 +12,7 @@
 
 #include "dispatch.hpp"
 #include "engine.hpp"
+#include "local.hpp"
 #include "register.hpp"
 
 namespace nb = nanobind;
@@ -231,6 +232,15 @@ template <class T> void clear(const Bound<T> &b, Array<T> x) {
     b.engine->clear(to);
 }
 
+template <class T>
+void solve_local(const Bound<T> &b, const LocalSolve &solve, Array<T> x, Array<T> out) {
+    require(solve.fits(b.engine->program()), "a local solve of another plan");
+    const T *from = state(b, x);
+    T *to = state(b, out);
+    nb::gil_scoped_release release;
+    solve(*b.engine, from, to);
+}
+
 template <class T> void put(const Bound<T> &b, Array<const T> host, Array<T> x) {
     require(static_cast<int64_t>(host.size()) == b.host_size(), "host: wrong size");
     T *to = state(b, x);
@@ -284,7 +294,8 @@ template <class T> void bind(nb::module_ &m, const char *name) {
              nb::arg("row"), nb::arg("col"), nb::arg("probed"), nb::arg("norms"))
         .def("combine", &combine<T>)
         .def("dots", &dots<T>)
-        .def("error_norm", &error_norm<T>);
+        .def("error_norm", &error_norm<T>)
+        .def("solve_local", &solve_local<T>);
 }
 
 } // namespace
