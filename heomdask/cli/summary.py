@@ -11,6 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table
 
 from heomdask.cli.plot import averaged, value_text
@@ -60,7 +61,7 @@ def summary_table(dataset: xr.Dataset) -> Table:
         place = dict(zip(dims, index, strict=True))
         row = [value_text(dataset, d, i) for d, i in place.items()]
         status = np.atleast_1d(dataset["status"].isel(place).values)
-        row.append(f"{np.count_nonzero(status == Outcome.DONE)} of {status.size}")
+        row.append(_done(status))
         row += _summary_cells(means.isel(place), names)
         if checked:
             row.append(f"{float(dataset['convergence_error'].isel(place)):.2g}")
@@ -70,6 +71,13 @@ def summary_table(dataset: xr.Dataset) -> Table:
     if words:
         table.caption = f"In the store, for hd.open: {' and '.join(words)}."
     return table
+
+
+def _done(status: NDArray[np.uint8]) -> str:
+    """How many of the points that are needed are done."""
+    spared = int(np.count_nonzero(status == Outcome.NOT_NEEDED))
+    said = f"{np.count_nonzero(status == Outcome.DONE)} of {status.size - spared}"
+    return f"{said} ({spared} not needed)" if spared else said
 
 
 def _summary_cells(point: xr.Dataset, names: list[str]) -> list[str]:
@@ -113,8 +121,9 @@ def progress_text(store: str) -> str:
         status = Store.open(local_path(store)).status()
     except HeomdaskError:
         return "nothing was computed yet"
-    held = np.count_nonzero(status != Outcome.PENDING)
-    return f"{held} of {status.size} points are in {store}"
+    needed = status[status != Outcome.NOT_NEEDED]
+    held = np.count_nonzero(needed != Outcome.PENDING)
+    return f"{held} of {needed.size} points are in {store}"
 
 
 def backends_table() -> Table:

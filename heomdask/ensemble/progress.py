@@ -34,6 +34,11 @@ class Progress:
         self.failed += failed
         self._advance(points, self.failed)
 
+    def drop(self, points: int) -> None:
+        """So many points need not be computed."""
+        self.total -= points
+        self._advance(0, self.failed)
+
     @contextlib.contextmanager
     def shown(self) -> Iterator[Progress]:
         """The bar or the lines, while the context lasts."""
@@ -59,7 +64,9 @@ class Progress:
         )
         with progress.Progress(*columns, console=console) as bar:
             task = bar.add_task(self._what, total=self.total, failed=0)
-            self._advance = lambda points, failed: bar.update(task, advance=points, failed=failed)
+            self._advance = lambda points, failed: bar.update(
+                task, advance=points, total=self.total, failed=failed
+            )
             yield self
 
 
@@ -75,7 +82,7 @@ class _Lines:
 
     def __call__(self, points: int, failed: int) -> None:
         now, done, total = time.monotonic(), self._progress.done, self._progress.total
-        if now < self._next or done == total:
+        if now < self._next or done in (0, total):
             return
         self._wait = min(2 * self._wait, LAST_LINES)
         self._next = now + self._wait
