@@ -89,10 +89,14 @@ def _axis(dataset: xr.Dataset, dim: str, places: list[Place]) -> _Column:
 
 
 def _done(dataset: xr.Dataset, places: list[Place]) -> _Column:
-    """How many samples of each point are done."""
-    statuses = [np.atleast_1d(dataset["status"].isel(place).values) for place in places]
-    counts = [(np.count_nonzero(status == Outcome.DONE), status.size) for status in statuses]
-    return _Column("done", [f"{done} of {size}" for done, size in counts])
+    """How many samples of each point are done, of those that are needed."""
+    cells = []
+    for place in places:
+        status = np.atleast_1d(dataset["status"].isel(place).values)
+        spared = int(np.count_nonzero(status == Outcome.NOT_NEEDED))
+        said = f"{np.count_nonzero(status == Outcome.DONE)} of {status.size - spared}"
+        cells.append(f"{said} ({spared} not needed)" if spared else said)
+    return _Column("done", cells)
 
 
 def _last(means: xr.Dataset, name: str, places: list[Place]) -> _Column:
@@ -148,8 +152,9 @@ def progress_text(store: str) -> str:
         status = Store.open(local_path(store)).status()
     except HeomdaskError:
         return "nothing was computed yet"
-    held = np.count_nonzero(status != Outcome.PENDING)
-    return f"{held} of {status.size} points are in {store}"
+    needed = status[status != Outcome.NOT_NEEDED]
+    held = np.count_nonzero(needed != Outcome.PENDING)
+    return f"{held} of {needed.size} points are in {store}"
 
 
 def backends_table() -> Table:

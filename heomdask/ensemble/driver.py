@@ -6,14 +6,16 @@ Next file: `tally.py`.
 
 About three tasks a slot are in flight, longest shards first. Tasks shrink as the end comes near
 (remaining work / (slots x 4)), so that all workers finish together, and are never so long that
-much is lost with a worker. The scheduler itself gives a task to other workers when one dies, a few
-times; a task that it gives up then is split, and a single shard is recorded as failed.
+much is lost with a worker. With a stopping rule the shards go out in the order of their samples,
+and those that are not likely to be needed only to workers that would be idle. The scheduler itself
+gives a task to other workers when one dies, a few times; a task that it gives up then is split, and
+a single shard is recorded as failed.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +25,7 @@ from heomdask.ensemble import shards as shards_
 from heomdask.ensemble.cluster import Workers, ready
 from heomdask.ensemble.probe import Probe
 from heomdask.ensemble.runner import Finished, Runner, Task, Watchable, as_runner
+from heomdask.ensemble.stopping import Stopping
 from heomdask.ensemble.tally import Tally
 from heomdask.ensemble.task import Work, fail_shard, require_memory
 from heomdask.outcome import Outcome
@@ -52,8 +55,12 @@ def drive(
     *,
     progress: bool,
 ) -> int:
-    """Compute and commit all points that are asked for and pending; how many of them failed."""
-    todo = missing(work, store)
+    """Compute and commit all points that are needed and pending; how many of them failed."""
+    status = store.status()
+    stopping = Stopping(work, status)
+    lacking = pending(work, status)
+    missing = shards_.blocks(lacking, work.files.shard)
+    todo = [(shard, count) for shard, count in missing if not stopping.needless(shard)]
     if not todo:
         return 0
     tally = Tally(sum(count for _, count in todo), progress)
@@ -65,18 +72,14 @@ def drive(
         stack.callback(runner.stop)
         if progress and isinstance(runner, Watchable):
             runner.watch(tally.under_way)
-        _Driver(work, todo, runner, tally).run()
-    return tally.failed
+        _Driver(work, todo, runner, tally, stopping).run()
+    if not tally.failed:
+        return 0
+    return int(np.count_nonzero(lacking & (store.status() == Outcome.FAILED)))
 
 
-def missing(work: Work, store: Store) -> list[tuple[Shard, int]]:
-    """Shards that lack points that are asked for, and how many."""
-    return shards_.blocks(pending(work, store), work.files.shard)
-
-
-def pending(work: Work, store: Store) -> NDArray[np.bool_]:
+def pending(work: Work, status: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Which points, by their places in the grown store, are asked for and not there."""
-    status = store.status()
     new = [(0, len(o) - n) for o, n in zip(work.match.order, status.shape, strict=True)]
     found: NDArray[np.bool_] = np.pad(status, new) == Outcome.PENDING
     for axis, order in enumerate(work.match.order):
@@ -104,11 +107,18 @@ class _Driver:
     """The state of one run: what waits, what flies, what was learnt about the cost."""
 
     def __init__(
-        self, work: Work, todo: list[tuple[Shard, int]], runner: Runner, tally: Tally
+        self,
+        work: Work,
+        todo: list[tuple[Shard, int]],
+        runner: Runner,
+        tally: Tally,
+        stopping: Stopping,
     ) -> None:
         self.work = work
         self.counts = dict(todo)
-        self.waiting = deque(sorted(self.counts, key=lambda s: (-self.counts[s], s)))
+        self.stopping = stopping
+        ordered = sorted(self.counts, key=lambda s: stopping.order(s, self.counts[s]))
+        self.waiting = OrderedDict((shard, self.counts[shard]) for shard in ordered)
         self.remaining = self.total = sum(self.counts.values())
         self.runner = runner
         self.tally = tally
@@ -126,33 +136,44 @@ class _Driver:
                 self.flying -= 1
                 self._account(finished)
             self.work.files.require()
+            self.stopping.settle()
             self._fill()
 
     def _fill(self) -> None:
         slots = self.runner.slots
-        while self.waiting and self.flying < WINDOW * slots:
+        while self.waiting:
+            likely = self.stopping.expects(next(iter(self.waiting)))
+            if self.flying >= (WINDOW * slots if likely else slots):
+                break
             self._submit(self._next(slots))
 
     def _submit(self, task: Task) -> None:
         self.runner.submit(task)
+        self.stopping.submitted(task)
         self.flying += 1
 
     def _next(self, slots: int) -> Task:
-        """The next task: whole shards with about the right number of points."""
-        points = task_points(self.remaining, self.total, slots, self.seconds, self.points)
-        task = [self.waiting.popleft()]
-        count = self.counts[task[0]]
+        """The next task: whole shards with about the right number of points.
+
+        How much is to come nobody knows where a rule decides: then tasks are as short as pays.
+        """
+        remaining = 0 if self.work.sweep.until else self.remaining
+        points = task_points(remaining, self.total, slots, self.seconds, self.points)
+        first, count = self.waiting.popitem(last=False)
+        task = [first]
         while self.waiting and len(task) < self.most_shards:
-            more = self.counts[self.waiting[0]]
+            shard, more = next(iter(self.waiting.items()))
             if count + more > points:
                 break
-            task.append(self.waiting.popleft())
+            del self.waiting[shard]
+            task.append(shard)
             count += more
         self.remaining -= count
         return tuple(task)
 
     def _account(self, finished: Finished) -> None:
         report = finished.report
+        self.stopping.returned(finished.task)
         if report is None:
             self._retry(finished.task)
             return
@@ -160,13 +181,24 @@ class _Driver:
         self.points += report.points
         points = sum(self.counts[s] for s in finished.task)
         self.tally.ended(finished.task, points, report.failed)
+        self._committed(finished.task)
+
+    def _committed(self, task: Task) -> None:
+        """Shards that are not needed since then are not handed out."""
+        needless = sum(self.waiting.pop(s, 0) for s in self.stopping.committed(task))
+        if needless:
+            self.tally.drop(needless)
 
     def _retry(self, task: Task) -> None:
         """After the death of its workers: each shard alone; a shard alone is failed."""
-        if len(task) > 1:
-            self.tally.ended(task, 0, 0)
-            for shard in task:
-                self._submit((shard,))
-        else:
+        if len(task) == 1 and not self.stopping.needless(task[0]):
             report = fail_shard(self.work, task[0], LOST)
             self.tally.ended(task, report.points, report.failed)
+            self._committed(task)
+            return
+        self.tally.ended(task, 0, 0)
+        for shard in task:
+            if self.stopping.needless(shard):
+                self.tally.drop(self.counts[shard])
+            else:
+                self._submit((shard,))

@@ -24,9 +24,11 @@ from heomdask.ensemble.probe import Probe, probe, probes
 from heomdask.ensemble.session import layout, match_store, occupied, recognise, require_disk
 from heomdask.ensemble.session import store_nbytes as layout_nbytes
 from heomdask.ensemble.shards import blocks
+from heomdask.ensemble.stopping import remembered
 from heomdask.ensemble.sweep import Sweep
 from heomdask.ensemble.task import Work, batch_members, batch_nbytes, require_memory
 from heomdask.errors import TooLarge
+from heomdask.outcome import Outcome
 from heomdask.progress import duration
 from heomdask.solve import run_batch
 
@@ -52,6 +54,7 @@ class SweepPlan:
     tasks : that the driver hands out, about.
     seconds : of computing on `workers` workers, from short runs here of hierarchies of each size.
     store_nbytes : of the full store.
+    at_most : whether a stopping rule may leave some of all this out.
     """
 
     shape: dict[str, int]
@@ -68,13 +71,15 @@ class SweepPlan:
     tasks: int
     seconds: float
     store_nbytes: int
+    at_most: bool
 
     def rows(self) -> list[tuple[str, str]]:
         """Name and value of every need, as text."""
         shape = " x ".join(f"{n} {name}" for name, n in self.shape.items())
-        rows = [("points", f"{self.points:,} ({shape})")]
+        most = "at most " if self.at_most else ""
+        rows = [("points", f"{most}{self.points:,} ({shape})")]
         if self.pending != self.points:
-            rows.append(("still to do", f"{self.pending:,}"))
+            rows.append(("still to do", f"{most if self.pending else ''}{self.pending:,}"))
         sizes = {(n_ado, modes) for _, n_ado, modes in self.hierarchies}
         rows += [
             ("ADOs" if len(sizes) == 1 else f"ADOs at {where}", f"{n_ado:,} of {modes} modes")
@@ -118,7 +123,10 @@ def make_plan(sweep: Sweep, path: Path | None, workers: int | None) -> SweepPlan
         store = recognise(sweep, path)
         match = match_store(sweep, store)
         shard, order = store.files.shard, match.order
-        lacking = pending(Work(sweep, match, store.files, tuple(map(len, order))), store)
+        status = store.status()
+        if not remembered(sweep.until, store):
+            status[status == Outcome.NOT_NEEDED] = Outcome.PENDING
+        lacking = pending(Work(sweep, match, store.files, tuple(map(len, order))), status)
     else:
         require_disk(path or Path(), nbytes)
     todo, shards = np.argwhere(lacking), len(blocks(lacking, shard))
@@ -145,6 +153,7 @@ def make_plan(sweep: Sweep, path: Path | None, workers: int | None) -> SweepPlan
         tasks=_tasks(len(todo), max(1.0, len(todo) / max(shards, 1)), count, each),
         seconds=each * len(todo) / count,
         store_nbytes=nbytes,
+        at_most=bool(sweep.until),
     )
 
 

@@ -23,6 +23,7 @@ from heomdask.backends import registry
 from heomdask.ensemble import named, pickling, shards
 from heomdask.ensemble.grid import Match, match
 from heomdask.ensemble.probe import Probe, probe, probes, variables
+from heomdask.ensemble.stopping import remember
 from heomdask.ensemble.sweep import Sweep
 from heomdask.errors import BackendUnavailable, HeomdaskWarning, StoreError, TooLarge
 from heomdask.expansion.notices import warn
@@ -71,6 +72,7 @@ def run(
         if retry_failed:
             store.forget(Outcome.FAILED)
         store, matched = grow(sweep, store)
+        remember(sweep.until, store)
         work = Work(sweep, matched, store.files, store.extents)
         failed = drive(work, store, found, client, progress=progress)
     dataset = open_dataset(path)

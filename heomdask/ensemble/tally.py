@@ -46,9 +46,15 @@ class Tally:
         self.failed += failed
         self._tell()
 
+    def drop(self, points: int) -> None:
+        """So many points need not be computed."""
+        self.total -= points
+        self._tell()
+
     def _tell(self) -> None:
         words = f"{self.done} of {self.total} {self._what}, {self.failed} failed"
-        self._update((self.done + sum(self._under_way.values())) / self.total, words)
+        worth = self.done + sum(self._under_way.values())
+        self._update(worth / self.total if self.total else 1.0, words)
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[Tally]:

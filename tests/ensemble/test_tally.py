@@ -64,6 +64,22 @@ def test_a_log_has_a_line_now_and_then(
     assert re.fullmatch(said, lines[-1])
 
 
+def test_points_that_need_not_be_computed_leave_the_total(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with tally.Tally(100, show=True).shown() as counts:
+        clock[0] = 10.0
+        counts.ended("first", 20, 0)
+        counts.drop(60)
+        clock[0] = 30.0
+        counts.ended("second", 10, 0)
+    first, second = capsys.readouterr().err.splitlines()
+    assert "20 of 100 points" in first
+    assert second.endswith("30 of 40 points, 0 failed, about 10.0 s left")
+
+
 def test_long_points_move_the_bar_before_they_are_committed(
     tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:

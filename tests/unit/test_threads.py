@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
@@ -51,9 +52,10 @@ def masks() -> dict[str, str]:
     """CPUs that each thread of this process may run on."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
-        allowed = re.search(r"Cpus_allowed_list:\s*(\S+)", (task / "status").read_text())
-        assert allowed is not None
-        found[task.name] = allowed[1]
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            allowed = re.search(r"Cpus_allowed_list:\s*(\S+)", (task / "status").read_text())
+            assert allowed is not None
+            found[task.name] = allowed[1]
     return found
 
 
