@@ -144,6 +144,8 @@ class DaskRunner:
         try:
             batch = [self._completed.get(timeout=PATIENCE)]
         except queue.Empty:
+            # batch jobs that cannot be replaced any more are an error, not a wait
+            getattr(self._client.cluster, "require_jobs", lambda: None)()
             return []
         while not self._completed.empty():
             batch.append(self._completed.get())
