@@ -114,7 +114,7 @@ def _largest_error(means: xr.Dataset, names: list[str], places: list[Place]) -> 
     errors = [f"{name}_error" for name in names if f"{name}_error" in means]
     if not errors:
         return []
-    largest = [max(float(means[e].isel(p).real.max()) for e in errors) for p in places]
+    largest = [max(float(abs(means[e].isel(p)).max()) for e in errors) for p in places]
     return [_Column("largest\nstd.\nerror", [f"{error:.2g}" for error in largest])]
 
 

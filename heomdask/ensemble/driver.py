@@ -15,7 +15,6 @@ a single shard is recorded as failed.
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -118,7 +117,7 @@ class _Driver:
         self.counts = dict(todo)
         self.stopping = stopping
         ordered = sorted(self.counts, key=lambda s: stopping.order(s, self.counts[s]))
-        self.waiting = OrderedDict((shard, self.counts[shard]) for shard in ordered)
+        self.waiting = {shard: self.counts[shard] for shard in ordered}
         self.remaining = self.total = sum(self.counts.values())
         self.runner = runner
         self.tally = tally
@@ -142,32 +141,34 @@ class _Driver:
     def _fill(self) -> None:
         slots = self.runner.slots
         while self.waiting:
-            likely = self.stopping.expects(next(iter(self.waiting)))
+            likely = any(map(self.stopping.expects, self.waiting))
             if self.flying >= (WINDOW * slots if likely else slots):
                 break
-            self._submit(self._next(slots))
+            self._submit(self._next(slots, likely))
 
     def _submit(self, task: Task) -> None:
         self.runner.submit(task)
         self.stopping.submitted(task)
         self.flying += 1
 
-    def _next(self, slots: int) -> Task:
-        """The next task: whole shards with about the right number of points.
+    def _next(self, slots: int, likely: bool) -> Task:
+        """The next task: whole shards, only likely ones if so said, of about the right size.
 
         How much is to come nobody knows where a rule decides: then tasks are as short as pays.
         """
         remaining = 0 if self.work.sweep.until else self.remaining
         points = task_points(remaining, self.total, slots, self.seconds, self.points)
-        first, count = self.waiting.popitem(last=False)
-        task = [first]
-        while self.waiting and len(task) < self.most_shards:
-            shard, more = next(iter(self.waiting.items()))
-            if count + more > points:
+        task: list[Shard] = []
+        count = 0
+        for shard, more in self.waiting.items():
+            if likely and not self.stopping.expects(shard):
+                continue
+            if task and (count + more > points or len(task) == self.most_shards):
                 break
-            del self.waiting[shard]
             task.append(shard)
             count += more
+        for shard in task:
+            del self.waiting[shard]
         self.remaining -= count
         return tuple(task)
 

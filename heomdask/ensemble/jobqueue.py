@@ -14,8 +14,8 @@ and ever more rarely.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
+import os
 import shlex
 import signal
 import sys
@@ -165,9 +165,10 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
         """Find jobs that are gone, and replace them; say that there is nothing but waiting."""
         async with self._looking:
             names = [str(worker.name) for worker in self.scheduler.workers.values()]
-            if names:
-                self._found.update(name.rpartition("-")[0] for name in names)
-                self._found.update(names)  # of jobs with one worker
+            jobs = (name.rpartition("-")[0] for name in names)  # those with several workers
+            found = {*names, *jobs}
+            if not found <= self._found:
+                self._found |= found
                 self._failures, self._error = 0, None
             if len(names) != self._known:
                 self._known, self._pause, self._next = len(names), LOOK, 0.0
@@ -188,9 +189,11 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
         lacking = len(self.worker_spec) - len(self.workers)
         if self._failures >= MOST_FAILURES:
             self._error = self._explain(self._last_log)
+            if self.scheduler.workers:  # the sweep goes on with these
+                sys.stderr.write(f"No more jobs are submitted: {self._error}\n")
         elif lacking:
             refused = await self._submit()
-            if not refused:
+            if not refused and not self._failures:
                 self._pause = LOOK / 2
             elif not self.workers:
                 self._error = InputError(f"Slurm takes no more jobs; it says: {refused}.")
@@ -200,9 +203,9 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
     async def _forget(self, name: str) -> None:
         job = self.workers.pop(name)
         await job.close()
-        if name in self._found:
-            self._found.discard(name)
-        else:
+        known = {n for n in self._found if n == name or n.startswith(f"{name}-")}
+        self._found -= known
+        if not known:
             self._failures += 1
             self._last_log = _log(self._profile, job.job_id)
 
@@ -250,6 +253,8 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
 
 async def _queue() -> dict[str, tuple[str, str]]:
     """State and reason of this user's jobs that wait or run, by their numbers."""
-    command = ["squeue", "--noheader", "--user", getpass.getuser(), "--format", "%i|%T|%r"]
-    lines = (line.split("|", 2) for line in (await SLURMJob._call(command)).splitlines())
-    return {number: (state, reason) for number, state, reason in lines}
+    unset = [part for name in os.environ if name.startswith("SQUEUE_") for part in ("-u", name)]
+    asked = ["squeue", "--noheader", "--user", str(os.getuid()), "--format", "%i|%T|%r"]
+    lines = (await SLURMJob._call(["env", *unset, *asked])).splitlines()
+    jobs = (line.split("|", 2) for line in lines if line.count("|") >= 2)
+    return {number: (state, reason) for number, state, reason in jobs}

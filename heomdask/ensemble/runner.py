@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import cloudpickle
 
 from heomdask import checks, memory
+from heomdask.errors import HeomdaskError
 from heomdask.results.chunks import Shard
 
 if TYPE_CHECKING:
@@ -173,8 +174,13 @@ class DaskRunner:
             task = self._tasks.pop(future)
             try:
                 finished.append(Finished(task, future.result()))
-            except (KilledWorker, FutureCancelledError):
+            except KilledWorker:
                 finished.append(Finished(task, None))
+            except FutureCancelledError as error:  # its workers may be at it still
+                raise HeomdaskError(
+                    "The connection to the Dask scheduler was lost, or somebody cancelled the "
+                    "tasks; run the sweep again: what is committed stays."
+                ) from error
             future.release()
         if self._events is not None:
             self._events.pass_on({future.key: task for future, task in self._tasks.items()})

@@ -35,7 +35,7 @@ def dask_setup(worker: Any) -> None:
     """
     cpus = Topology.read().worker(worker.name)
     for thread in Path("/proc/self/task").iterdir() if cpus else ():
-        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or the CPUs are taken away
             os.sched_setaffinity(int(thread.name), cpus)
 
 

@@ -76,7 +76,8 @@ template <class T> int64_t Engine<T>::nbytes() const {
     int64_t total = (table_.size() + diagonal_.size()) * static_cast<int64_t>(sizeof(T));
     total += static_cast<int64_t>(counts_.size() * sizeof(int32_t));
     total += static_cast<int64_t>(strands_.size() * sizeof(Link) +
-                                  strand_start_.size() * sizeof(int64_t));
+                                  strand_start_.size() * sizeof(int64_t)) +
+             factors_.size() * static_cast<int64_t>(sizeof(double));
     total += static_cast<int64_t>((visit_start_.size() + link_start_.size()) * sizeof(int64_t));
     if (p.cross_start) {
         const int64_t starts = crossing_kinds * p.n_rows;
