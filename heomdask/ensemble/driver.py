@@ -123,7 +123,7 @@ class _Driver:
             for finished in self.runner.wait():
                 self.flying -= 1
                 self._account(finished)
-            self.work.files.require()
+            self.work.files.folder.require()
             self._fill()
 
     def _fill(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,13 @@ from heomdask.ensemble.driver import pending, task_points
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.probe import Probe, probe, probes
 from heomdask.ensemble.progress import duration
-from heomdask.ensemble.session import layout, match_store, occupied, recognise, require_disk
+from heomdask.ensemble.session import layout, match_store, recognise, require_disk
 from heomdask.ensemble.session import store_nbytes as layout_nbytes
 from heomdask.ensemble.shards import blocks
 from heomdask.ensemble.sweep import Sweep
 from heomdask.ensemble.task import Work, batch_members, batch_nbytes, require_memory
 from heomdask.errors import TooLarge
+from heomdask.results.folder import Folder, folder_of
 from heomdask.solve import run_batch
 
 CALIBRATION_MEMBERS = 8
@@ -101,7 +101,7 @@ class SweepPlan:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in self.rows())
 
 
-def make_plan(sweep: Sweep, path: Path | None, workers: int | None) -> SweepPlan:
+def make_plan(sweep: Sweep, folder: Folder | None, workers: int | None) -> SweepPlan:
     """Build a few points, time short runs of them, and add up. Writes nothing."""
     count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
     found = probes(sweep)
@@ -114,13 +114,13 @@ def make_plan(sweep: Sweep, path: Path | None, workers: int | None) -> SweepPlan
     nbytes = layout_nbytes(new)
     shard, order = new.shard, tuple(np.arange(n) for n in sweep.grid.shape)
     lacking = np.ones(sweep.grid.shape, dtype=bool)
-    if path is not None and occupied(path):
-        store = recognise(sweep, path)
+    if folder is not None and folder.names():
+        store = recognise(sweep, folder)
         match = match_store(sweep, store)
         shard, order = store.files.shard, match.order
         lacking = pending(Work(sweep, match, store.files, tuple(map(len, order))), store)
     else:
-        require_disk(path or Path(), nbytes)
+        require_disk(folder or folder_of("."), nbytes)
     todo, shards = np.argwhere(lacking), len(blocks(lacking, shard))
     prepared = [p.prepared for p in found if p.prepared is not None]
     largest = max(prepared, key=lambda p: p.index_set.n_ado)

@@ -25,8 +25,8 @@ from heomdask.ensemble.axes import RESERVED, Axis, axis, dimensions, sample_rng
 from heomdask.ensemble.grid import Grid, Index
 from heomdask.errors import InputError
 from heomdask.observables import InteractionEnergy, Observable
+from heomdask.results.folder import folder_of
 from heomdask.results.solution import STORED
-from heomdask.results.store import local_path
 from heomdask.solvers.propagate import METHODS
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Sweep:
         """
         from heomdask.ensemble.plan import make_plan
 
-        return make_plan(self, None if store is None else local_path(store), workers)
+        return make_plan(self, None if store is None else folder_of(store), workers)
 
     def run(
         self,
@@ -251,7 +251,7 @@ class Sweep:
         """
         from heomdask.ensemble.session import run
 
-        return run(self, local_path(store), client, progress=progress, retry_failed=retry_failed)
+        return run(self, folder_of(store), client, progress=progress, retry_failed=retry_failed)
 
     def check_convergence(
         self,
@@ -279,7 +279,7 @@ class Sweep:
         """
         from heomdask.ensemble.convergence_check import check_convergence
 
-        return check_convergence(self, local_path(store), client, progress=progress)
+        return check_convergence(self, folder_of(store), client, progress=progress)
 
 
 def digest_of_bytes(data: bytes) -> str:
