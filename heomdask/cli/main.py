@@ -34,7 +34,7 @@ _console = Console()
 ConfigArgument = Annotated[
     str, typer.Argument(metavar="CONFIG", help="A TOML file, or the name of a packaged example.")
 ]
-StoreOption = Annotated[str | None, typer.Option(help="Where the store goes.")]
+StoreOption = Annotated[str | None, typer.Option(help="Where the store goes: a path or a URL.")]
 StoreArgument = Annotated[str, typer.Argument(metavar="STORE", help="A store of `heomdask run`.")]
 
 
@@ -67,7 +67,7 @@ def run(
 ) -> None:
     """Run a sweep, or go on with it: what the store already holds is not computed again."""
     from heomdask.cli import config as configs
-    from heomdask.cli.plot import plot_store, require_drawable
+    from heomdask.cli.plot import beside, plot_store, require_drawable
     from heomdask.cli.summary import plan_table, summary_table
     from heomdask.ensemble.cluster import Workers
 
@@ -77,7 +77,7 @@ def run(
     target = store or settings.output.store
     picture = None if settings.output.plot is None else Path(settings.output.plot)
     if picture is not None and store is not None:
-        picture = Path(store).with_suffix(picture.suffix)
+        picture = beside(store, picture.suffix)
     if picture is not None:
         require_drawable("output.plot", picture)
     if settings.title:
@@ -150,13 +150,14 @@ def status(store: StoreArgument) -> None:
 def plot(
     store: StoreArgument,
     output: Annotated[
-        Path | None, typer.Option(help="The picture; default: beside the store.")
+        Path | None,
+        typer.Option(help="The picture; default: beside the store, of a URL in this folder."),
     ] = None,
 ) -> None:
     """Draw the observables against time, with the disorder's standard error as a band."""
-    from heomdask.cli.plot import plot_store, require_drawable
+    from heomdask.cli.plot import beside, plot_store, require_drawable
 
-    picture = output or Path(store).with_suffix(".png")
+    picture = output or beside(store, ".png")
     require_drawable("output", picture)
     _console.print(escape(str(plot_store(store, picture))))
 

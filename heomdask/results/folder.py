@@ -1,6 +1,6 @@
 """Where a store lies: the few operations on files that a store needs.
 
-Takes: a path.
+Takes: a path or a URL.
 Gives: `Folder`, the operations, and `folder_of`, which finds out what a user named; `LocalFolder`.
     Names within a folder have slashes, as keys of zarr have: ``rho/c.0.1``.
 Next file: `chunks.py`, the files of a store that workers write.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import uuid
 from abc import ABC, abstractmethod
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from heomdask.errors import StoreError
+from heomdask.results.lease import Lease
 
 PARTIAL = ".partial"
 GROUP = "zarr.json"  # of the store itself; it is one only with this file
@@ -32,6 +34,11 @@ Content = bytes | memoryview
 
 class Folder(ABC):
     """A place of files; ``str(folder)`` is its name for people."""
+
+    _lease: Lease | None = None  # of its driver, where the place has no locks
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lease"}
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -52,6 +59,10 @@ class Folder(ABC):
     @abstractmethod
     def write(self, files: Mapping[str, Content]) -> None:
         """Replace files, each as a whole, in any order."""
+
+    @abstractmethod
+    def claim(self, name: str, data: bytes) -> None:
+        """Write a file only where none is, as far as the place can tell."""
 
     @abstractmethod
     def delete(self, names: Iterable[str]) -> None:
@@ -78,9 +89,21 @@ class Folder(ABC):
         """What zarr and xarray open."""
 
     def require(self) -> None:
-        """Refuse to go on without a store."""
+        """Refuse to go on without a store, or as a driver that lost its lease."""
         if not self.exists(GROUP):
             raise deleted(str(self))
+        if self._lease is not None and self._lease.lost is not None:
+            raise StoreError(self._lease.lost)
+
+    @contextlib.contextmanager
+    def _leased(self) -> Iterator[None]:
+        """Hold the store by a lease."""
+        self._lease = Lease(self)
+        try:
+            with self._lease.held():
+                yield
+        finally:
+            self._lease = None
 
 
 class LocalFolder(Folder):
@@ -107,13 +130,17 @@ class LocalFolder(Folder):
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
         found = {}
         for name in names:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 found[name] = (self.path / name).read_bytes()
         return found
 
     def write(self, files: Mapping[str, Content]) -> None:
         for name, data in files.items():
             _replace(self.path / name, data)
+
+    def claim(self, name: str, data: bytes) -> None:
+        with contextlib.suppress(FileExistsError), (self.path / name).open("xb") as file:
+            file.write(data)
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
@@ -170,19 +197,18 @@ class LocalFolder(Folder):
             lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise _unwritable(self.path, error) from error
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, lock)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise StoreError(
                     f"the store {self} is in use by another run; wait for it, or end it."
                 ) from None
-            except OSError:  # a file system without locks: then nothing guards
-                pass
+            except OSError:  # a file system without locks
+                stack.enter_context(self._leased())
             self._sweep_leftovers()
             yield
-        finally:
-            os.close(lock)
 
     def _sweep_leftovers(self) -> None:
         """Delete the half-written files of killed processes."""
@@ -197,16 +223,23 @@ class LocalFolder(Folder):
 
 
 def folder_of(store: str | Path | Folder) -> Folder:
-    """The folder that a user names; a URL is refused, since stores are local folders so far."""
+    """The folder that a user names by a path or a URL."""
     if isinstance(store, Folder):
         return store
     if not isinstance(store, (str, os.PathLike)) or not str(store).strip():
         raise StoreError(f"`store` must be the path of a folder, got {store!r}; name one.")
-    if "://" in str(store):
+    if isinstance(store, Path) and re.match(r"[a-z][a-z0-9+]+:/[^/]", str(store)):
         raise StoreError(
-            f"`store` must be a local path, got {str(store)!r}; stores behind a URL are not in "
-            "this version: run into a local folder and copy it."
+            f"`store` must be text if it is a URL, got {store!r}, which lost a slash; write it as "
+            "'s3://bucket/name.zarr'."
         )
+    scheme, found, rest = str(store).partition("://")
+    if found and scheme not in ("file", "local"):
+        from heomdask.results.remote import RemoteFolder
+
+        return RemoteFolder(str(store))
+    if found:
+        store = rest
     if Path(store).is_file():
         raise StoreError(f"`store` must be a folder, got the file {store}; choose another path.")
     return LocalFolder(Path(store).resolve())  # workers may have another working folder

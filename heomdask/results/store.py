@@ -97,8 +97,8 @@ class Store:
         names = self.attrs["variables"]
         self.files = Files(folder, shard, tuple(self._variable(n, shard) for n in names))
         axes = [name for axis in self.attrs["specification"]["axes"] for name in axis["names"]]
-        arrays = [name for name in folder.names() if folder.exists(f"{name}/zarr.json")]
-        others = {*axes, *TEXTS, *arrays}
+        arrays = folder.read(f"{name}/zarr.json" for name in folder.names() if name != GROUP)
+        others = {*axes, *TEXTS, *(file.removesuffix("/zarr.json") for file in arrays)}
         for name in others.difference(names):
             self._array(name)
 

@@ -6,53 +6,23 @@ import json
 import multiprocessing
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from store_support import filled, layout
 
 from heomdask.errors import HeomdaskWarning, StoreError
 from heomdask.outcome import Outcome
-from heomdask.results.chunks import Files, Shard, Variable
+from heomdask.results.chunks import Files, Shard
 from heomdask.results.dataset import open as open_dataset
 from heomdask.results.folder import folder_of
-from heomdask.results.store import (
-    Coordinate,
-    Layout,
-    Store,
-    record_failures,
-    status_variable,
-)
-
-RHO = Variable("rho", "complex128", (("time", 3), ("i", 2), ("j", 2)))
-P = Variable("P", "float64", (("time", 3),))
+from heomdask.results.store import Coordinate, Store, record_failures
 
 
-def layout(shard: tuple[int, ...] = (1, 2)) -> Layout:
-    return Layout(
-        dimensions=("T", "sample"),
-        extents=(2, 5),
-        coordinates=(
-            Coordinate("T", "T", np.array([300.0, 77.0]), "K"),
-            Coordinate("sample", "sample", np.arange(5)),
-            Coordinate("time", "time", np.array([0.0, 1.0, 2.0]), "fs"),
-        ),
-        variables=(RHO, P, status_variable()),
-        shard=shard,
-        attrs={"digest": "x", "specification": {"axes": []}, "probes": [], "observables": []},
-    )
-
-
-def filled(files: Files, shard: Shard, rng: np.random.Generator) -> dict[str, Any]:
-    values = {v.name: files.blank(v) for v in files.variables}
-    values["rho"].real = rng.standard_normal(values["rho"].shape)
-    values["rho"].imag = rng.standard_normal(values["rho"].shape)
-    values["P"][:] = rng.standard_normal(values["P"].shape)
-    values["status"][:] = Outcome.DONE
-    files.commit(shard, values)
-    return values
+def path_of(files: Files, name: str, shard: Shard) -> Path:
+    return Path(str(files.folder), files.file(name, shard))
 
 
 def test_what_is_committed_is_what_zarr_reads(tmp_path: Path) -> None:
@@ -88,10 +58,6 @@ def test_points_that_are_not_there_are_nan_never_zero(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         Store.open(folder_of(tmp_path / "s.zarr")).status(), ds["status"].values
     )
-
-
-def path_of(files: Files, name: str, shard: Shard) -> Path:
-    return Path(str(files.folder), files.file(name, shard))
 
 
 def commit_one(files: Files, shard: Shard) -> None:
