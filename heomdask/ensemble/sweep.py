@@ -215,7 +215,7 @@ class Sweep:
 
         Parameters
         ----------
-        store : where it would go; what is there already is left out.
+        store : where it would go, a path or a URL; what is there already is left out.
         workers : how many share the work; default: one a core of this machine.
 
         Raises
@@ -238,7 +238,9 @@ class Sweep:
 
         Parameters
         ----------
-        store : folder of the zarr store; created, resumed, or extended by new values and samples.
+        store : of zarr; created, resumed, or extended by new values and samples. The path of a
+            folder, or a URL: ``s3://bucket/name.zarr``, or of anything else that fsspec knows.
+            Its settings for fsspec travel to the workers, credentials of the environment do not.
         client : a Dask client; a runner such as `SerialRunner()`; `Workers`, which are started if
             there is anything to compute; or None, for one single-threaded worker process on every
             core of this machine.
@@ -268,7 +270,7 @@ class Sweep:
 
         Parameters
         ----------
-        store : folder of the zarr store, after `run`.
+        store : path or URL of the zarr store, after `run`.
         client : a Dask client; a `SerialRunner` computes here; None starts local workers.
         progress : show a progress bar; without a terminal, a line now and then.
 

@@ -33,7 +33,7 @@ def open(store: str | Path | Folder) -> xarray.Dataset:
 
     Parameters
     ----------
-    store : the folder that `Sweep.run` filled or is filling.
+    store : path or URL of what `Sweep.run` filled or is filling.
 
     Returns
     -------

@@ -37,6 +37,14 @@ class RemoteFolder(Folder):
     def __str__(self) -> str:
         return self.url
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self.url.startswith("memory://"):
+            raise StoreError(
+                f"`store` must be a place that workers can reach, got {self}, which is in the "
+                "memory of this process; give client=SerialRunner(), or another place."
+            )
+        return super().__getstate__()
+
     def _system(self) -> tuple[Any, str]:
         """The file system, which fsspec keeps for this process, and the folder's path in it."""
         from fsspec.core import url_to_fs

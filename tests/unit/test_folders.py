@@ -70,9 +70,22 @@ def test_files_are_read_written_listed_and_deleted(folder: Folder) -> None:
     folder.delete(["status/c.0", "status/c.2"])
     assert folder.exists("status/c.3")
     assert not folder.exists("status/c.0")
-    copy = pickle.loads(pickle.dumps(folder))
-    assert copy.read(["status/c.3"]) == {"status/c.3": b"first"}
+
+
+@pytest.mark.parametrize("place", ["local", "s3"], indirect=True)
+def test_a_folder_travels_without_its_lease(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Store.create(folder_of(place), layout()).folder
+    with folder._leased():
+        copy = pickle.loads(pickle.dumps(folder))
+    monkeypatch.setattr("fsspec.config.conf", {})  # elsewhere, it is another
+    assert copy._lease is None
     assert str(copy) == str(folder)
+    assert copy.read(["zarr.json"]) == folder.read(["zarr.json"])
+
+
+def test_what_is_in_memory_does_not_travel() -> None:
+    with pytest.raises(StoreError, match=r"memory of this process; give client=SerialRunner\(\)"):
+        pickle.dumps(folder_of("memory://stores/x.zarr"))
 
 
 def test_what_is_committed_is_what_zarr_and_xarray_read(folder: Folder) -> None:
@@ -201,7 +214,6 @@ def test_a_lease_is_renewed_while_it_is_held(leased: Store) -> None:
         first = leased.folder.read([LEASE])[LEASE]
         wait_until(lambda: leased.folder.read([LEASE])[LEASE] != first)
         leased.folder.require()
-        assert "_lease" not in pickle.loads(pickle.dumps(leased.files)).folder.__dict__
 
 
 @pytest.mark.parametrize("how", ["taken", "deleted"])
