@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from heomdask.advice import advise as advise
     from heomdask.convergence import converge as converge
     from heomdask.ensemble import SerialRunner as SerialRunner
+    from heomdask.ensemble import StandardError as StandardError
     from heomdask.ensemble import Sweep as Sweep
     from heomdask.ensemble import Table as Table
     from heomdask.ensemble import axis as axis
@@ -60,7 +61,15 @@ if TYPE_CHECKING:
 _HOME = {
     "heomdask.advice": ("advise",),
     "heomdask.convergence": ("converge",),
-    "heomdask.ensemble": ("SerialRunner", "Sweep", "Table", "axis", "mean", "open"),
+    "heomdask.ensemble": (
+        "SerialRunner",
+        "StandardError",
+        "Sweep",
+        "Table",
+        "axis",
+        "mean",
+        "open",
+    ),
     "heomdask.errors": (
         "BackendUnavailable",
         "HeomdaskError",

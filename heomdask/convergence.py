@@ -108,6 +108,7 @@ def converge(
     most_steps: int = 10,
     backend: str | BackendTraits = "auto",
     threads: int | None = None,
+    progress: bool = False,
 ) -> Convergence:
     """Raise depth and expansion until neither changes the outputs by more than `error`.
 
@@ -120,7 +121,7 @@ def converge(
     error : largest change that is allowed, of any output at any time, absolute.
     start : where to begin; None takes `advise(problem, times, error=error)`.
     most_steps : give up after so many; the result says so.
-    backend, threads : as for `evolve`.
+    backend, threads, progress : as for `evolve`; each run shows a bar of its own.
     """
     grid = checks.times("times", times)
     error = checks.real_number("error", error, low=0, strict=True)
@@ -137,7 +138,7 @@ def converge(
             solution = evolve(
                 problem, rho0, grid, depth=level, expansion=method, tol=_SOLVER_SHARE * error,
                 observables=observables, backend=backend, threads=threads, throw=False,
-                save=("rho",) if observables is None else ("observables",),
+                save=("rho",) if observables is None else ("observables",), progress=progress,
             )  # fmt: skip
         for notice in notices:
             if DOUBT not in notice:  # here the error itself is found

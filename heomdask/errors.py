@@ -2,7 +2,7 @@
 
 Takes: nothing.
 Gives: the exception tree below.
-Next file: `checks.py`, the only place where argument errors are worded.
+Next file: `brief.py`, then `checks.py`, the only place where argument errors are worded.
 
 ::
 

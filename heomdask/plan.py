@@ -428,7 +428,8 @@ class Plan:
         for term in self.terms:
             weight = self.local_weight(term, member)
             chosen = weight if rows is None else weight[rows]
-            blocks += chosen[:, None, None] * self.superoperator(term, member)
+            if chosen.any():
+                blocks += chosen[:, None, None] * self.superoperator(term, member)
         return blocks
 
     def local_weight(self, term: Term, member: int) -> AnyArray:

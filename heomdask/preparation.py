@@ -194,6 +194,7 @@ def _count_first(depth: Truncation, rates: Sequence[float], d: int) -> None:
     n_ado = depth.n_ado(len(rates), rates)
     memory.require(
         3 * 8 * d * d * n_ado + memory.LINK_BYTES * len(rates) * n_ado,
-        f"The hierarchy has {n_ado:,} ADOs of {d} x {d} for {len(rates)} modes and {depth}: it",
+        f"The hierarchy has {n_ado:,} ADOs of {d} x {d} for {len(rates)} modes and depth {depth}: "
+        "it",
         "lower `depth`, use fewer exponents, or a weighted truncation (hd.Weighted)",
     )

@@ -9,7 +9,7 @@ Next file: `ensemble/`, which does this for a whole sweep.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,6 +32,7 @@ from heomdask.observables import Bound, Observable, bind, canonical, is_hermitia
 from heomdask.outcome import Outcome
 from heomdask.plan import Plan
 from heomdask.preparation import Prepared, doubt, prepare
+from heomdask.progress import shown
 from heomdask.results import sentinel
 from heomdask.results.solution import SAVE, Ados, BatchResult, Solution
 from heomdask.solvers import Drives, Trajectory, propagate
@@ -43,6 +44,7 @@ Times = NDArray[np.float64]
 
 ROUNDING = 0.1 * float(np.finfo(float).eps)  # of rho, per application of the generator
 CHUNK_BYTES = 4_000_000  # of probed elements, per member: then they are condensed
+QUIET = 1.5  # seconds before a run shows its progress
 
 
 def evolve(
@@ -60,6 +62,7 @@ def evolve(
     backend: str | BackendTraits = "auto",
     threads: int | None = None,
     throw: bool = True,
+    progress: bool = False,
 ) -> Solution:
     """Propagate one initial state.
 
@@ -82,6 +85,8 @@ def evolve(
     backend : a name, "auto" (the one predicted fastest) or a backend.
     threads : of the backend; None is its own choice.
     throw : raise `SolveFailed` unless all went well; False leaves the verdict in ``sol.outcome``.
+    progress : show a progress bar of a run longer than a second; without a terminal, a line now
+        and then.
 
     Returns
     -------
@@ -92,11 +97,13 @@ def evolve(
     prepared = prepare(problem, depth=depth, expansion=expansion, times=grid, error=error)
     if (said := doubt(prepared, grid)) is not None:
         warn(said)
-    result = _run(
-        [prepared],
-        [rho0],
-        _Request(grid, tol, observables, save, method, backend, threads, "auto", True),
-    )
+    words = f"{prepared.index_set.n_ado:,} ADOs"
+    with shown(progress, quiet=QUIET) as update:
+        report = (lambda fraction: update(fraction, words)) if progress else None
+        request = _Request(
+            grid, tol, observables, save, method, backend, threads, "auto", True, report
+        )
+        result = _run([prepared], [rho0], request)
     solution = result.solution(0, problem.dims)
     if solution.outcome is Outcome.ROUNDING:
         warn(solution.outcome.advice)
@@ -128,6 +135,7 @@ def run_batch(
     backend: str | BackendTraits = "auto",
     threads: int | None = None,
     final_ados: bool = False,
+    progress: Callable[[float], None] | None = None,
 ) -> BatchResult:
     """Propagate members that share one hierarchy (equal `key`), all in one batch.
 
@@ -139,6 +147,7 @@ def run_batch(
     prepared : M of them, from `prepare`.
     rho0s : (M, d, d), or M of whatever `evolve` takes.
     final_ados : keep the whole hierarchy at the last time, to restart from.
+    progress : called now and then with the fraction of the work that is done, up to 1.
     others : as in `evolve`.
     """
     if len({p.key for p in prepared}) != 1:
@@ -149,11 +158,10 @@ def run_batch(
     if len(rho0s) != len(prepared):
         raise InputError(f"`rho0s` must hold {len(prepared)} states, got {len(rho0s)}.")
     grid = checks.times("times", times)
-    return _run(
-        prepared,
-        rho0s,
-        _Request(grid, tol, observables, save, method, backend, threads, "batch", final_ados),
+    request = _Request(
+        grid, tol, observables, save, method, backend, threads, "batch", final_ados, progress
     )
+    return _run(prepared, rho0s, request)
 
 
 @dataclass(frozen=True)
@@ -169,6 +177,7 @@ class _Request:
     threads: int | None
     layout: Literal["auto", "batch"]
     final_ados: bool
+    progress: Callable[[float], None] | None
 
     def __post_init__(self) -> None:
         checks.tolerance("tol", self.tol)
@@ -176,6 +185,14 @@ class _Request:
         object.__setattr__(self, "save", checks.choices("save", self.save, SAVE))
         if self.threads is not None:
             checks.whole_number("threads", self.threads, low=1)
+
+    def progress_of(self, part: Times) -> Callable[[float], None] | None:
+        """What takes the fraction of a part of the times, as a fraction of them all."""
+        report, whole = self.progress, self.times[-1] - self.times[0]
+        if report is None or whole == 0:
+            return None
+        begin, end = ((part[[0, -1]] - self.times[0]) / whole).tolist()
+        return lambda fraction: report((1 - fraction) * begin + fraction * end)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,11 +301,12 @@ def _propagate(batch: _Batch, request: _Request) -> _Record:
     for first in range(0, n_times, length):
         last = min(first + length, n_times)
         lead = min(first, 1)  # a later chunk starts from the last time of the one before
+        part = request.times[first - lead : last]
         trajectory = propagate(
             batch.backend,
             batch.compiled,
             record.state,
-            request.times[first - lead : last],
+            part,
             selection,
             tol=tol,
             method=request.method,
@@ -297,6 +315,7 @@ def _propagate(batch: _Batch, request: _Request) -> _Record:
             drives=drives,
             save_states=range(lead, last - first + lead) if record.at_times is not None else (),
             wants_end=request.final_ados or last < n_times,
+            progress=request.progress_of(part),
         )
         record.state, bounds = trajectory.state, trajectory.bounds
         states = batch.probed(trajectory.probed[lead:])

@@ -16,7 +16,7 @@ PUBLIC = {
     "evolve", "steady_state", "run_batch", "prepare", "as_linear_operator", "interaction_energy",
     "Solution", "SteadyState", "Outcome",
     # sweeps
-    "Sweep", "SerialRunner", "Table", "axis", "mean", "open",
+    "Sweep", "StandardError", "SerialRunner", "Table", "axis", "mean", "open",
     # what may go wrong
     "HeomdaskError", "InputError", "TooLarge", "BackendUnavailable", "StoreError", "SolveFailed",
     "HeomdaskWarning",

@@ -75,7 +75,11 @@ def lower(plan: Plan) -> Lowered:
     table = Table(plan)
     local = build_local(table, parts.local)
     crossings = parts.crossings.finish(table)
-    groups = [_group(table, shifts, shared) for shifts, shared in parts.groups]
+    groups = [
+        _group(table, felt, shared)
+        for shifts, shared in parts.groups
+        if (felt := [s for s in shifts if s.name is not None or np.any(s.scalar)])
+    ]
     diagonal = None
     if parts.diagonal:
         static = parts.diagonal.get(None, np.zeros((plan.n_rows, 1), plan.dtype))

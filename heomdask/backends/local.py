@@ -29,7 +29,7 @@ from heomdask import memory
 from heomdask.plan import AnyArray, Plan
 
 WORST_CONDITION = 1e6  # of V: each digit of it is one lost in the solve
-STATES = 11  # what it takes while it solves, and keeps for two shifts, where one V serves all ADOs
+STATES = 9  # what it takes while it solves, where one V serves all ADOs
 BLOCK_STATES = 4  # copies of all different blocks while they are inverted
 MOST_SHIFTS = 4  # remembered per compiled plan
 _known: weakref.WeakKeyDictionary[Any, dict[bytes, LocalInverse]] = weakref.WeakKeyDictionary()
@@ -69,29 +69,27 @@ class LocalInverse:
 class Shifted:
     """``V diag(1 / (b + w_n - sigma)) V^-1``, all transposed: states are rows.
 
-    For a real plan V and V^-1 hold real and imaginary parts of `m` modes side by side; for a
-    complex one they hold m = d^2 modes.
+    Everything is real: real and imaginary parts of the `m` modes lie side by side, and the `n`
+    numbers of an ADO are its elements, of a complex plan their real and imaginary parts in turn.
+    Of a real plan one of each pair of conjugate modes is kept.
     """
 
-    into: AnyArray  # (d^2, m) or (d^2, 2 m)
-    back: AnyArray  # (m, d^2) or (2 m, d^2)
-    inverse: NDArray[np.complex128]  # (n_rows, m)
+    into: NDArray[np.float64]  # (n, 2 m)
+    back: NDArray[np.float64]  # (2 m, n)
+    values: NDArray[np.complex128]  # (m,)
+    shifts: NDArray[np.complex128]  # (n_rows,), less sigma
 
     @property
     def n_rows(self) -> int:
-        return len(self.inverse)
+        return len(self.shifts)
 
     def __call__(self, x: AnyArray) -> AnyArray:
-        modes: AnyArray = x @ self.into
-        if np.iscomplexobj(self.into):
-            turned = modes * self.inverse
-        else:
-            size = self.inverse.shape[1]
-            re, im = modes[:, :size], modes[:, size:]
-            c, s = self.inverse.real, self.inverse.imag
-            turned = np.concatenate([re * c - im * s, re * s + im * c], axis=1)
-        result: AnyArray = turned @ self.back
-        return result
+        modes, size = x.view(x.real.dtype) @ self.into, len(self.values)
+        turned = modes[:, :size] + 1j * modes[:, size:]
+        turned /= self.values + self.shifts[:, None]
+        modes[:, :size], modes[:, size:] = turned.real, turned.imag
+        result: AnyArray = modes @ self.back
+        return result.view(turned.dtype) if np.iscomplexobj(x) else result
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,16 +147,19 @@ def _shifted(
     real: bool, values: AnyArray, vectors: AnyArray, inverse: AnyArray, shifts: AnyArray
 ) -> Shifted:
     """Of a real B, of each pair of conjugate modes, which are exactly that, one counts twice."""
-    if not real:
-        over = np.asarray(1.0 / (values + shifts[:, None]), dtype=np.complex128)
-        return Shifted(inverse.T.copy(), vectors.T.copy(), over)
-    kept = values.imag >= 0
-    twice = np.where(values[kept].imag > 0, 2.0, 1.0)
+    kept = values.imag >= 0 if real else np.ones(len(values), dtype=bool)
+    twice = np.where(real & (values[kept].imag > 0), 2.0, 1.0)
     w, v = inverse[kept].T, vectors[:, kept].T * twice[:, None]
     into = np.concatenate([w.real, w.imag], axis=1)
     back = np.concatenate([v.real, -v.imag], axis=0)
-    over = np.asarray(1.0 / (values[kept] + shifts[:, None]), dtype=np.complex128)
-    return Shifted(into, back, over)
+    if not real:
+        into = np.stack([into, np.concatenate([-w.imag, w.real], axis=1)], axis=1)
+        back = np.stack([back, np.concatenate([v.imag, v.real], axis=0)], axis=2)
+    n = len(values) * (1 if real else 2)
+    return Shifted(
+        into.reshape(n, -1), back.reshape(-1, n), np.asarray(values[kept], np.complex128),
+        np.asarray(shifts, np.complex128),
+    )  # fmt: skip
 
 
 def _eigen(matrix: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:

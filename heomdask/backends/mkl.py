@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask import checks, memory
+from heomdask import checks, memory, topology
 from heomdask.backends import mkl_library
 from heomdask.backends.host import HostBackend, aligned, numbers, weighted
 from heomdask.backends.mkl_library import Factor
@@ -84,7 +83,7 @@ class MklBackend(HostBackend):
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None:
             checks.whole_number("threads", threads, low=1)
-        self._threads = _LIBRARY.most_threads(threads or len(os.sched_getaffinity(0)))
+        self._threads = _LIBRARY.most_threads(threads or len(topology.allowed()))
 
     @property
     def info(self) -> BackendInfo:

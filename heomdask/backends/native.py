@@ -8,7 +8,7 @@ Next file: `_native/src/engine.hpp`, what the calls below arrive at.
 from __future__ import annotations
 
 import functools
-import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,10 +16,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask import checks
+from heomdask import checks, topology
 from heomdask._native import _core
 from heomdask._native.lower import lower
 from heomdask.backends.host import aligned
+from heomdask.backends.local import LocalInverse, Shifted, local_inverse
 from heomdask.backends.traits import (
     BackendBase,
     BackendInfo,
@@ -31,6 +32,7 @@ from heomdask.backends.traits import (
 )
 from heomdask.errors import BackendUnavailable
 from heomdask.plan import AnyArray, Plan, Scalars
+from heomdask.topology import Topology
 
 Engine = _core.Engine64 | _core.Engine32
 Triad = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
@@ -39,6 +41,9 @@ ROW = 4  # doubles that the kernels for one system read at once
 CACHE_LINE = 8  # doubles
 MOST_COMBINED = 32  # arrays that the kernel takes in one pass
 THREAD_BYTES = 131_072  # of a state: what one thread works through while others would start
+NEW_BYTES = 33_554_432  # of an array: the C library always has it fresh from the system
+_local_solves: weakref.WeakKeyDictionary[LocalInverse, _core.LocalSolve | None]
+_local_solves = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +87,7 @@ class NativeBackend(BackendBase):
         checks.choice("layout", layout, ("auto", "batch"))
         if threads is not None:
             checks.whole_number("threads", threads, low=1)
-        self._threads = threads or len(os.sched_getaffinity(0))
+        self._threads = threads or len(topology.allowed())
         self._isa = _choose_isa(isa)
         self._layout = layout
 
@@ -99,8 +104,9 @@ class NativeBackend(BackendBase):
         x = lower(plan)
         kind = _core.Engine64 if double else _core.Engine32
         threads = self._threads_for(plan)
+        places = Topology.read().team(threads, _core.current_cpu()) if threads > 1 else ()
         engine = kind(
-            x.shape, self._isa, threads, self._single(plan, double), x.table,
+            x.shape, self._isa, threads, self._single(plan, double), places, x.table,
             x.diagonal, x.local, x.has_local, x.crossings, x.groups, x.named, x.named_diagonal,
         )  # fmt: skip
         return NativeCompiled(plan, full, np.dtype(dtype), engine, threads, self)
@@ -125,7 +131,10 @@ class NativeBackend(BackendBase):
 
     def empty(self, compiled: Compiled) -> State:
         c = _native(compiled)
-        return aligned((c.engine.state_size,), c.real)
+        x = aligned((c.engine.state_size,), c.real)
+        if c.threads > 1 and x.nbytes >= NEW_BYTES:
+            c.engine.clear(x)  # who writes first has it near
+        return x
 
     def put(self, compiled: Compiled, host: AnyArray) -> State:
         c, p = _native(compiled), compiled.plan
@@ -220,6 +229,14 @@ class NativeBackend(BackendBase):
         c.engine.dots(list(xs), y, result)
         return result.view(np.complex128) if compiled.plan.form == "complex" else result
 
+    def solve_local(self, compiled: Compiled, sigma: Weight, x: State, out: State) -> None:
+        c = _native(compiled)
+        lowered = lower_local(local_inverse(c, c.plan, sigma), self._isa)
+        if lowered is None:
+            super().solve_local(compiled, sigma, x, out)
+        else:
+            c.engine.solve_local(lowered, x, out)
+
     def error_norm(
         self, compiled: Compiled, error: State, x: State, y: State, atol: float, rtol: float
     ) -> NDArray[np.float64]:
@@ -259,6 +276,23 @@ class NativeBackend(BackendBase):
 def _native(compiled: Compiled) -> NativeCompiled:
     assert isinstance(compiled, NativeCompiled)
     return compiled
+
+
+def lower_local(inverse: LocalInverse, isa: str) -> _core.LocalSolve | None:
+    """For the kernels, if one basis serves all ADOs of every member; kept beside the original."""
+    if inverse not in _local_solves:
+        bases = [
+            (own.into, own.back, _parts(own.values), _parts(own.shifts))
+            for own in inverse.members
+            if isinstance(own, Shifted)
+        ]
+        whole = len(bases) == len(inverse.members)
+        _local_solves[inverse] = _core.LocalSolve(isa, bases) if whole else None
+    return _local_solves[inverse]
+
+
+def _parts(numbers: NDArray[np.complex128]) -> NDArray[np.float64]:
+    return numbers.view(np.float64).reshape(-1, 2)
 
 
 def _elements(s: Selection) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

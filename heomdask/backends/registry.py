@@ -12,12 +12,11 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-import os
 import warnings
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from heomdask import checks
+from heomdask import checks, topology
 from heomdask.backends.traits import BackendInfo, BackendTraits
 from heomdask.errors import BackendUnavailable, HeomdaskWarning
 from heomdask.plan import Operator, Plan
@@ -177,7 +176,7 @@ def choose(
 
 def _threads(entry: _Entry, wanted: int | None) -> int:
     """Threads that a backend takes, before it is imported."""
-    return (wanted or len(os.sched_getaffinity(0))) if entry.has_threads else 1
+    return (wanted or len(topology.allowed())) if entry.has_threads else 1
 
 
 @functools.cache

@@ -198,6 +198,7 @@ class BackendTraits(Protocol):
     def solve_local(self, compiled: Compiled, sigma: Weight, x: State, out: State) -> None:
         """Per ADO, ``(B_n - sigma) out = x``, B_n the part of G that maps ADO n to itself.
 
+        `out` may be `x`; the ADOs of a halo become 0.
         The first call with a `sigma` factorises; later ones with the same find it done.
         """
         ...

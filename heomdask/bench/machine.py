@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from heomdask import topology
 from heomdask.backends import registry
 from heomdask.bench.timing import Action, Effort, Spread
 
@@ -92,7 +93,7 @@ def describe(found: list[Limits], isa: str) -> Machine:
     settings = [f"{name}={value}" for name, value in os.environ.items() if name[:4] == "OMP_"]
     system = ", ".join([platform.system(), *sorted(settings)])
     return Machine(
-        _processor(), len(os.sched_getaffinity(0)), isa, system, versions,
+        _processor(), len(topology.allowed()), isa, system, versions,
         os.getloadavg()[0], found,
     )  # fmt: skip
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from heomdask import topology
 from heomdask.bench import construction, kernels, machine, solves
 from heomdask.bench.cases import CASES, Case
 from heomdask.bench.construction import BUILDS, Constructed, Construction
@@ -51,7 +51,7 @@ class Step:
 
 def thread_counts() -> list[int]:
     """One, and all."""
-    return sorted({1, len(os.sched_getaffinity(0))})
+    return sorted({1, len(topology.allowed())})
 
 
 def begin(quick: bool) -> Report:

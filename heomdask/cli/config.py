@@ -22,8 +22,9 @@ from heomdask import checks
 from heomdask import expansion as expansions
 from heomdask.cli.physics import PhysicsBuild, operator
 from heomdask.cli.quantities import Quantities
-from heomdask.cli.tables import AxisTable, Config, SystemTable, schema
+from heomdask.cli.tables import AxisTable, Config, SystemTable, UntilTable, schema
 from heomdask.ensemble.axes import Axis, axis
+from heomdask.ensemble.stopping import StandardError
 from heomdask.ensemble.sweep import SOLVER_AXES, Sweep
 from heomdask.errors import InputError
 
@@ -41,6 +42,7 @@ def to_sweep(config: Config) -> Sweep:
         title=config.title,
         samples=None if disorder is None else disorder.samples,
         seed=0 if disorder is None else disorder.seed,
+        until=() if disorder is None else [_rule(table) for table in disorder.until],
         times=_axis("solve.times", solve.times),
         depth=solve.depth,
         expansion=None if solve.expansion is None else parse_expansion(solve.expansion),
@@ -54,6 +56,10 @@ def to_sweep(config: Config) -> Sweep:
         # what a bath refuses is said here of the file's keys, and not later of `build`
         sweep.point((0,) * len(sweep.grid.shape))
     return sweep
+
+
+def _rule(table: UntilTable) -> StandardError:
+    return StandardError(table.observable, table.below)
 
 
 def _axis(key: str, table: AxisTable) -> Axis:

@@ -12,6 +12,7 @@ import contextlib
 import json
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _console = Console()
+SILENT = 2.0  # seconds after which a plan says what it is doing
 
 ConfigArgument = Annotated[
     str, typer.Argument(metavar="CONFIG", help="A TOML file, or the name of a packaged example.")
@@ -83,7 +85,8 @@ def run(
     if settings.title:
         _console.rule(escape(settings.title))
     with _interruptible(target), Workers(scheduler=scheduler, workers=workers) as computing:
-        needs = sweep.plan(store=target, workers=workers)  # timed, so nothing else runs yet
+        with _explained():
+            needs = sweep.plan(store=target, workers=workers)  # timed, so nothing else runs yet
         if needs.pending:
             computing.start()  # goes on by itself while the run is made ready
         _console.print(plan_table(needs))
@@ -91,10 +94,23 @@ def run(
         if settings.solve.check_convergence:
             _console.print("Checking convergence against larger hierarchies.")
             dataset = sweep.check_convergence(target, client=computing)
-    _console.print(summary_table(dataset))
+    _console.print(summary_table(dataset, _console.width))
     _console.print(f"Store: {escape(target)}   ({time.perf_counter() - started:.1f} s)")
     if picture is not None:
         _console.print(f"Plot:  {escape(str(plot_store(target, picture)))}")
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """While a plan is made, say on standard error what takes so long, if it does."""
+    text = "Building a few points and timing short runs of them, to tell what the sweep needs ...\n"
+    timer = threading.Timer(SILENT, sys.stderr.write, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextlib.contextmanager
@@ -128,14 +144,17 @@ def _interruptible(store: str) -> Iterator[None]:
 
 @app.command()
 def plan(config: ConfigArgument, store: StoreOption = None) -> None:
-    """Say what a sweep would need: points, ADOs, memory, time, store size. Computes nothing."""
+    """Say what a sweep would need: points, ADOs, memory, time, store size.
+
+    It times short runs of a few points, which takes a few seconds; it writes nothing.
+    """
     from heomdask.cli import config as configs
     from heomdask.cli.summary import plan_table
 
     settings = configs.read(config)
-    _console.print(
-        plan_table(configs.to_sweep(settings).plan(store=store or settings.output.store))
-    )
+    with _explained():
+        needs = configs.to_sweep(settings).plan(store=store or settings.output.store)
+    _console.print(plan_table(needs))
 
 
 @app.command()

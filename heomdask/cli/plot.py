@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,12 +20,19 @@ from typing import TYPE_CHECKING
 from heomdask import checks
 from heomdask.errors import HeomdaskWarning, InputError
 from heomdask.outcome import Outcome
+from heomdask.results.wording import in_short
 
 if TYPE_CHECKING:
+    import numpy as np
     import xarray as xr
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
 MOST_ROWS = 6
+TICKS = 5  # intervals of the time axis
+# both change from curve to curve, so that neighbours which overlap differ in both
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc4c9c", "#e69f00", "#000000", "#56b4e9")
+STYLES = ("-", "-", "-", "--", "-.", ":", (0, (8, 2)), (0, (4, 1, 1, 1, 1, 1)))
 SUFFIXES = (".png", ".pdf", ".svg", ".eps", ".jpg", ".webp")
 
 
@@ -63,7 +71,7 @@ def draw(dataset: xr.Dataset, picture: Path) -> None:
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     names = [str(n) for n in dataset.attrs["observables"] if n in dataset]
     if not names:
@@ -74,9 +82,10 @@ def draw(dataset: xr.Dataset, picture: Path) -> None:
     columns = _points(dataset, [across] if across else [])
     every_row = _points(dataset, down)
     rows = every_row[:MOST_ROWS]
+    height = 2.7 if len(names) <= 4 else 3.7  # many curves need room
     figure, panels = plt.subplots(
-        len(rows), len(columns), figsize=(3.9 * len(columns) + 1.6, 2.7 * len(rows) + 0.7),
-        sharex=True, sharey=True, squeeze=False, layout="constrained",
+        len(rows), len(columns), figsize=(3.9 * len(columns) + 1.6, height * len(rows) + 0.7),
+        sharex=True, sharey=True, squeeze=False, layout=ConstrainedLayoutEngine(w_pad=0.1),
     )  # fmt: skip
     means = averaged(dataset)
     for (r, row), (c, column) in itertools.product(enumerate(rows), enumerate(columns)):
@@ -86,17 +95,16 @@ def draw(dataset: xr.Dataset, picture: Path) -> None:
             ", ".join(_label(dataset, k, i) for k, i in (column | row).items()), fontsize=9
         )
         if r == len(rows) - 1:
-            unit = dataset["time"].attrs.get("units", "")
+            unit = _raised(dataset["time"].attrs.get("units", ""))
             panel.set_xlabel(f"time / {unit}" if unit else "time")
-    # the last tick label of a panel would run into the first of the next
-    panels[0, 0].xaxis.set_major_locator(
-        MaxNLocator(5, prune="upper" if len(columns) > 1 else None)
-    )
+    ticks = _ticks(dataset["time"].values)
+    panels[0, 0].set_xticks(ticks, [f"{t:g}" for t in ticks])
     panels[0, 0].set_ylim(*_limits(means, names))
     for panel in panels[:, 0]:
         panel.set_ylabel("population" if _are_populations(names) else "expectation value")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", frameon=False)
+    panels[0, -1].legend(
+        loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, frameon=False, handlelength=3
+    )
     figure.suptitle(dataset.attrs.get("title", ""), fontsize=11)
     caption = _caption(dataset, means)
     if len(rows) < len(every_row):
@@ -113,7 +121,8 @@ def _points(dataset: xr.Dataset, dims: list[str]) -> list[dict[str, int]]:
 
 def _caption(dataset: xr.Dataset, means: xr.Dataset) -> list[str]:
     """How it was solved (what is an axis stands above the panels), and what the bands are."""
-    solved = {n: str(dataset.attrs["specification"][n]).strip("'") for n in ("depth", "expansion")}
+    specification = dataset.attrs["specification"]
+    solved = {n: in_short(str(specification[n])).strip("'") for n in ("depth", "expansion")}
     words = [f"{name} {value}" for name, value in solved.items() if value != "None"]
     if "sample" in dataset.dims:
         samples, fewest = dataset.sizes["sample"], int(means["count"].min())
@@ -123,26 +132,47 @@ def _caption(dataset: xr.Dataset, means: xr.Dataset) -> list[str]:
 
 
 def value_text(dataset: xr.Dataset, dim: str, index: int) -> str:
-    """The axis value at a place: a number in short, or a text as it stands."""
+    """The axis value at a place: a number or a method in short, other text as it stands."""
     if dim not in dataset.coords:
         return str(index)
     value = dataset[dim].values[index]
-    return f"{value:g}" if dataset[dim].dtype.kind in "if" else str(value)
+    return f"{value:g}" if dataset[dim].dtype.kind in "if" else in_short(str(value))
 
 
 def _label(dataset: xr.Dataset, dim: str, index: int) -> str:
     unit = dataset[dim].attrs.get("units", "") if dim in dataset.coords else ""
-    return f"{dim} = {value_text(dataset, dim, index)} {unit}".rstrip()
+    return f"{dim} = {value_text(dataset, dim, index)} {_raised(unit)}".rstrip()
+
+
+def _raised(unit: str) -> str:
+    """A unit with its powers as superscripts: "cm^-1" -> "cm⁻¹"."""
+    superscripts = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    return re.sub(
+        r"(?:\^|\*\*|(?<=[A-Za-z])(?=-))(-?\d+)", lambda m: m[1].translate(superscripts), unit
+    )
+
+
+def _ticks(times: NDArray[np.float64]) -> list[float]:
+    """Round times from the first on, and the last time, which is where the axis ends."""
+    from matplotlib.ticker import MaxNLocator
+
+    first, last = float(times[0]), float(times[-1])
+    if first == last:
+        return [last]
+    marks = MaxNLocator(TICKS).tick_values(first, last)
+    room = 0.6 * float(marks[1] - marks[0])  # for the label of the last
+    return [*(float(t) for t in marks if first <= t < last - room), last]
 
 
 def _panel(panel: Axes, point: xr.Dataset, names: list[str]) -> None:
-    for name in names:
+    looks = zip(itertools.cycle(COLOURS), itertools.cycle(STYLES))
+    for name, (colour, style) in zip(names, looks, strict=False):
         mean = point[name].values.real
-        (line,) = panel.plot(point["time"], mean, lw=1.3, label=name)
+        panel.plot(point["time"], mean, lw=1.4, color=colour, ls=style, label=name)
         if f"{name}_error" in point:
             error = point[f"{name}_error"].values.real
             panel.fill_between(
-                point["time"], mean - error, mean + error, color=line.get_color(), alpha=0.25, lw=0
+                point["time"], mean - error, mean + error, color=colour, alpha=0.15, lw=0
             )
     panel.margins(x=0)
 

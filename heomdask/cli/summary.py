@@ -8,7 +8,7 @@ Next file: `plot.py`.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.table import Table
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MOST_ROWS = 24
 MOST_OBSERVABLES = 2
 
+Place = dict[str, int]  # dimension -> index
+
 
 def plan_table(plan: SweepPlan) -> Table:
     """What a sweep needs, before it runs."""
@@ -34,56 +36,93 @@ def plan_table(plan: SweepPlan) -> Table:
     return table
 
 
-def summary_table(dataset: xr.Dataset) -> Table:
+class _Column(NamedTuple):
+    header: str
+    cells: list[str]
+    words: bool = False  # which may be broken into lines, as numbers may not
+
+    @property
+    def width(self) -> int:
+        """Characters that it takes in the table, with its border."""
+        lines = [*self.header.split("\n"), *self.cells]
+        return 3 + max(map(len, lines))
+
+
+def summary_table(dataset: xr.Dataset, width: int) -> Table:
     """The observables at the last time, mean and standard error, for each point of the grid.
 
     With a convergence check, its error beside the largest standard error of the same point: the
-    picture can be trusted where the first lies below the second.
+    picture can be trusted where the first lies below the second. Of the observables as many are
+    shown as fit into `width` characters.
     """
     names = [str(n) for n in dataset.attrs["observables"] if n in dataset]
     dims = [str(d) for d in dataset["status"].dims if d != "sample"]
-    checked = "convergence_error" in dataset
-    table = Table(title="Summary", title_justify="left")
-    for dim in dims:
-        unit = dataset[dim].attrs.get("units", "") if dim in dataset.coords else ""
-        table.add_column(f"{dim} / {unit}" if unit else dim, justify="right")
-    table.add_column("done", justify="right", no_wrap=True)
-    for name in names[:MOST_OBSERVABLES]:
-        table.add_column(f"{name} (last time)", justify="right")
-    if "sample" in dataset.dims:
-        table.add_column("largest std. error", justify="right")
-    if checked:
-        table.add_column("convergence error", justify="right", no_wrap=True)
-    means = averaged(dataset)
     grid = list(itertools.product(*(range(dataset.sizes[d]) for d in dims)))
-    for index in grid[:MOST_ROWS]:
-        place = dict(zip(dims, index, strict=True))
-        row = [value_text(dataset, d, i) for d, i in place.items()]
-        status = np.atleast_1d(dataset["status"].isel(place).values)
-        row.append(f"{np.count_nonzero(status == Outcome.DONE)} of {status.size}")
-        row += _summary_cells(means.isel(place), names)
-        if checked:
-            row.append(f"{float(dataset['convergence_error'].isel(place)):.2g}")
+    places = [dict(zip(dims, index, strict=True)) for index in grid[:MOST_ROWS]]
+    means = averaged(dataset)
+    before = [*(_axis(dataset, d, places) for d in dims), _done(dataset, places)]
+    shown = [_last(means, name, places) for name in names[:MOST_OBSERVABLES]]
+    after = [*_largest_error(means, names, places), *_convergence_error(dataset, places)]
+    while shown and 1 + sum(c.width for c in (*before, *shown, *after)) > width:
+        shown.pop()
+    time = dataset["time"]
+    last = f"{float(time[-1]):g} {time.attrs.get('units', '')}".rstrip()
+    table = Table(title=f"Summary (observables at the last time, {last})", title_justify="left")
+    columns = [*before, *shown, *after]
+    for column in columns:
+        table.add_column(column.header, justify="right", no_wrap=not column.words, overflow="fold")
+    for row in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*row)
-    left_out = {"point": len(grid) - MOST_ROWS, "observable": len(names) - MOST_OBSERVABLES}
+    left_out = {"point": len(grid) - len(places), "observable": len(names) - len(shown)}
     words = [f"{n} more {what}{'s' * (n > 1)}" for what, n in left_out.items() if n > 0]
     if words:
         table.caption = f"In the store, for hd.open: {' and '.join(words)}."
     return table
 
 
-def _summary_cells(point: xr.Dataset, names: list[str]) -> list[str]:
-    """The first observables at the last time, and the largest standard error of any."""
-    cells, largest = [], 0.0
-    for name in names:
-        text = f"{point[name].values[-1].real:.4f}"
-        if f"{name}_error" in point:
-            error = point[f"{name}_error"].values.real
-            largest = max(largest, float(np.max(error)))
-            text += f" ± {error[-1]:.4f}"
-        cells.append(text)
-    cells = cells[:MOST_OBSERVABLES]
-    return [*cells, f"{largest:.2g}"] if names and f"{names[0]}_error" in point else cells
+def _axis(dataset: xr.Dataset, dim: str, places: list[Place]) -> _Column:
+    known = dim in dataset.coords
+    unit = dataset[dim].attrs.get("units", "") if known else ""
+    cells = [value_text(dataset, dim, place[dim]) for place in places]
+    words = known and dataset[dim].dtype.kind not in "if"
+    return _Column(f"{dim} /\n{unit}" if unit else dim, cells, words)
+
+
+def _done(dataset: xr.Dataset, places: list[Place]) -> _Column:
+    """How many samples of each point are done, of those that are needed."""
+    cells = []
+    for place in places:
+        status = np.atleast_1d(dataset["status"].isel(place).values)
+        spared = int(np.count_nonzero(status == Outcome.NOT_NEEDED))
+        said = f"{np.count_nonzero(status == Outcome.DONE)} of {status.size - spared}"
+        cells.append(f"{said} ({spared} not needed)" if spared else said)
+    return _Column("done", cells)
+
+
+def _last(means: xr.Dataset, name: str, places: list[Place]) -> _Column:
+    """An observable at the last time, with its standard error if it has one."""
+    last = means.isel(time=-1)
+    cells = [f"{last[name].isel(place).values.real:.4f}" for place in places]
+    if f"{name}_error" in means:
+        errors = [last[f"{name}_error"].isel(place).values.real for place in places]
+        cells = [f"{cell} ± {error:.4f}" for cell, error in zip(cells, errors, strict=True)]
+    return _Column(name, cells)
+
+
+def _largest_error(means: xr.Dataset, names: list[str], places: list[Place]) -> list[_Column]:
+    """The largest standard error of any observable at any time; nothing without samples."""
+    errors = [f"{name}_error" for name in names if f"{name}_error" in means]
+    if not errors:
+        return []
+    largest = [max(float(means[e].isel(p).real.max()) for e in errors) for p in places]
+    return [_Column("largest\nstd.\nerror", [f"{error:.2g}" for error in largest])]
+
+
+def _convergence_error(dataset: xr.Dataset, places: list[Place]) -> list[_Column]:
+    if "convergence_error" not in dataset:
+        return []
+    errors = [float(dataset["convergence_error"].isel(place)) for place in places]
+    return [_Column("convergence\nerror", [f"{error:.2g}" for error in errors])]
 
 
 def status_table(store: str) -> Table:
@@ -114,16 +153,20 @@ def progress_text(store: str) -> str:
         status = Store.open(folder_of(store)).status()
     except HeomdaskError:
         return "nothing was computed yet"
-    held = np.count_nonzero(status != Outcome.PENDING)
-    return f"{held} of {status.size} points are in {store}"
+    needed = status[status != Outcome.NOT_NEEDED]
+    held = np.count_nonzero(needed != Outcome.PENDING)
+    return f"{held} of {needed.size} points are in {store}"
 
 
 def backends_table() -> Table:
-    """Every backend: where and how it runs here, or why it cannot."""
+    """Every backend: where and how it runs here, or why it cannot; and the CPUs that they have."""
     from heomdask.backends import registry
     from heomdask.backends.traits import BackendInfo
+    from heomdask.topology import Topology
 
-    table = Table(title="Backends", title_justify="left")
+    table = Table(
+        title="Backends", title_justify="left", caption=str(Topology.read()), caption_justify="left"
+    )
     for column in ("name", "device", "instruction set", "threads", "precision", "notes"):
         table.add_column(column)
     for name, found in registry.available():

@@ -160,12 +160,29 @@ class LindbladTable(_Table, kw_only=True, frozen=True):
     rate: Annotated[Quantity, _of("energy", "Its rate, at least 0.")]
 
 
+class UntilTable(_Table, kw_only=True, frozen=True):
+    """A stopping rule: with several, all must hold. None does before 32 samples."""
+
+    observable: Annotated[str, Meta(description="Its name.")]
+    below: Annotated[
+        float,
+        Meta(gt=0, description="Limit of the standard error of its mean, at every output time."),
+    ]
+
+
 class DisorderTable(_Table, kw_only=True, frozen=True):
     """Static Gaussian disorder of the site energies."""
 
     samples: Annotated[
         int, Meta(ge=1, description="Samples at every point of the grid; more may be added later.")
     ]
+    until: Annotated[
+        list[UntilTable],
+        Meta(
+            description="When a point of the grid has enough samples; then `samples` is the most "
+            'it may get. `until = [{observable = "P1", below = 1e-3}]`.'
+        ),
+    ] = []
     site_energies: Annotated[
         Quantity | None, _of("energy", "Standard deviation of every site energy.")
     ] = None

@@ -2,13 +2,23 @@
 
 Takes: a function that builds one point, and axes.
 Gives: a store filled by a Dask cluster, as a labelled dataset.
-Next file: `axes.py`; then `grid.py`, `shards.py`, `sweep.py`, `session.py`, `task.py`, `driver.py`,
-`convergence_check.py`.
+Next file: `axes.py`; then `grid.py`, `shards.py`, `stopping.py`, `sweep.py`, `session.py`,
+`task.py`, `driver.py`, `convergence_check.py`.
 """
 
 from heomdask.ensemble.axes import Table, axis
 from heomdask.ensemble.runner import SerialRunner
+from heomdask.ensemble.stopping import StandardError
 from heomdask.ensemble.sweep import Sweep
 from heomdask.results.dataset import failures, mean, open
 
-__all__ = ["SerialRunner", "Sweep", "Table", "axis", "failures", "mean", "open"]
+__all__ = [
+    "SerialRunner",
+    "StandardError",
+    "Sweep",
+    "Table",
+    "axis",
+    "failures",
+    "mean",
+    "open",
+]

@@ -58,9 +58,9 @@ class Axis:
         return np.array([v if isinstance(v, str) else repr(v) for v in self.values], dtype=object)
 
     @property
-    def shown(self) -> NDArray[Any] | tuple[Any, ...]:
-        """What a message shows: numbers as they were given, else the labels."""
-        return self.labels if self.labels.dtype == object else self.values
+    def shown(self) -> tuple[Any, ...]:
+        """What a message shows: numbers as they were given, other values in short."""
+        return tuple(map(str, self.values)) if self.labels.dtype == object else self.values
 
 
 def axis(values: Iterable[Any] | Mapping[str, Any], unit: str | None = None) -> Axis:
@@ -70,7 +70,8 @@ def axis(values: Iterable[Any] | Mapping[str, Any], unit: str | None = None) -> 
     ----------
     values : numbers, or, without a unit, text or methods such as `hd.Pade(1)`; or a mapping from
         a name to any object, which then stands under its name in the store.
-    unit : such as "K", "cm^-1", "fs"; None for numbers that are already internal.
+    unit : such as "K", "cm^-1", "fs"; None for numbers without a dimension, or where no axis has a
+        unit and all are internal; "rad/fs" for internal ones beside others.
 
     Returns
     -------
@@ -208,9 +209,10 @@ def _grid_dimension(key: Any, value: Any) -> Dimension:
     else:
         found = Dimension(str(key), ((key, _as_axis(key, value)),), unique=True)
     seen: set[tuple[Label, ...]] = set()
-    for label in found.keys:
+    for i, label in enumerate(found.keys):
         if label in seen:
-            shown = label[0] if len(label) == 1 else label
+            row = tuple(a.shown[i] for _, a in found.axes)
+            shown = row[0] if len(row) == 1 else row
             raise InputError(
                 f"`over[{key!r}]` must not repeat a value, got {shown!r} twice; for repeated "
                 "points use a Table, for repeated draws `samples`."

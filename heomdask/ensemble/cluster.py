@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker, spawn
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from heomdask import checks
+from heomdask import checks, topology
 from heomdask.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,9 +34,11 @@ WORKER_PROCESS = "Dask Worker process"  # how distributed's nannies name what th
 Other = TypeVar("Other")
 
 
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+def worker_count(workers: int | None) -> int:
+    """How many local workers: as many as asked for, or one a CPU that this process may use."""
+    if workers is None:
+        return len(topology.allowed())
+    return checks.whole_number("workers", workers, low=1)
 
 
 class Workers:
@@ -47,12 +49,12 @@ class Workers:
     Parameters
     ----------
     scheduler : address of a running scheduler; None starts local workers.
-    workers : how many local ones; default: one a core that this process may use.
+    workers : how many local ones; default: one a CPU that this process may use.
     """
 
     def __init__(self, *, scheduler: str | None = None, workers: int | None = None) -> None:
         self._scheduler = scheduler
-        self._count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
+        self._count = worker_count(workers)
         self._stack = contextlib.ExitStack()
         self._open = False
         self._cluster: LocalCluster | None = None
@@ -162,7 +164,10 @@ def _local(stack: contextlib.ExitStack, count: int) -> LocalCluster:
         "distributed.scheduler.no-workers-timeout": f"{SECONDS_TO_START}s",  # not a hang
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.target": False,
-        "distributed.worker.preload": ["heomdask.ensemble.task"],  # before the first task needs it
+        "distributed.worker.preload": [
+            "heomdask.ensemble.worker",  # keeps it to a node
+            "heomdask.ensemble.task",  # before the first task needs it
+        ],
     }
     for context in (_same_environment(), _main_not_imported(), dask.config.set(settings)):
         stack.enter_context(context)

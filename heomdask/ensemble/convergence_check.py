@@ -21,10 +21,10 @@ from heomdask.advice import advise
 from heomdask.convergence import converge
 from heomdask.ensemble.cluster import Workers, ready, require_computing
 from heomdask.ensemble.grid import Index, Match
-from heomdask.ensemble.progress import Progress
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.ensemble.session import match_store, recognise
 from heomdask.ensemble.sweep import Sweep
+from heomdask.ensemble.tally import Tally
 from heomdask.errors import HeomdaskWarning, StoreError, TooLarge
 from heomdask.outcome import Outcome
 from heomdask.results.folder import Folder
@@ -64,9 +64,9 @@ def check_convergence(
             if np.isnan(known[place]) and Outcome(int(solved[_first(sweep, place)])).good
         ]
         if missing:
-            bar = Progress(len(missing), progress, "points checked for convergence")
+            tally = Tally(len(missing), progress, "points checked for convergence")
             try:
-                for cell, error in _errors(sweep, missing, client, bar):
+                for cell, error in _errors(sweep, missing, client, tally):
                     known[places[cell]] = error
             finally:  # an interrupt or a lost worker costs no more than what was under way
                 write_per_grid(store, NAME, known, ATTRS)
@@ -81,12 +81,12 @@ def _require_map(client: object) -> None:
 
 
 def _errors(
-    sweep: Sweep, cells: list[Index], client: Client | SerialRunner | Workers | None, bar: Progress
+    sweep: Sweep, cells: list[Index], client: Client | SerialRunner | Workers | None, tally: Tally
 ) -> Iterator[tuple[Index, float]]:
     """The errors of some points, computed by the client, by local workers (None), or here."""
-    with ready(client) as computing, bar.shown():
+    with ready(client) as computing, tally.shown():
         for cell, error in _solved(sweep, cells, computing):
-            bar.add(1, int(np.isnan(error)))
+            tally.ended(cell, 1, int(np.isnan(error)))
             yield cell, error
 
 

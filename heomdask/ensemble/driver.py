@@ -2,18 +2,20 @@
 
 Takes: `Work`, the store, and a client or a runner (or neither: local workers).
 Gives: `drive`; when it returns, everything that was asked for is committed.
-Next file: `progress.py`.
+Next file: `tally.py`.
 
 About three tasks a slot are in flight, longest shards first. Tasks shrink as the end comes near
 (remaining work / (slots x 4)), so that all workers finish together, and are never so long that
-much is lost with a worker. The scheduler itself gives a task to other workers when one dies, a few
-times; a task that it gives up then is split, and a single shard is recorded as failed.
+much is lost with a worker. With a stopping rule the shards go out in the order of their samples,
+and those that are not likely to be needed only to workers that would be idle. The scheduler itself
+gives a task to other workers when one dies, a few times; a task that it gives up then is split, and
+a single shard is recorded as failed.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,8 +24,9 @@ from numpy.typing import NDArray
 from heomdask.ensemble import shards as shards_
 from heomdask.ensemble.cluster import Workers, ready
 from heomdask.ensemble.probe import Probe
-from heomdask.ensemble.progress import Progress
-from heomdask.ensemble.runner import Finished, Runner, Task, as_runner
+from heomdask.ensemble.runner import Finished, Runner, Task, Watchable, as_runner
+from heomdask.ensemble.stopping import Stopping
+from heomdask.ensemble.tally import Tally
 from heomdask.ensemble.task import Work, fail_shard, require_memory
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import Shard
@@ -52,29 +55,31 @@ def drive(
     *,
     progress: bool,
 ) -> int:
-    """Compute and commit all points that are asked for and pending; how many of them failed."""
-    todo = missing(work, store)
+    """Compute and commit all points that are needed and pending; how many of them failed."""
+    status = store.status()
+    stopping = Stopping(work, status)
+    lacking = pending(work, status)
+    missing = shards_.blocks(lacking, work.files.shard)
+    todo = [(shard, count) for shard, count in missing if not stopping.needless(shard)]
     if not todo:
         return 0
-    bar = Progress(sum(count for _, count in todo), progress)
+    tally = Tally(sum(count for _, count in todo), progress)
     with contextlib.ExitStack() as stack:
         runner = as_runner(stack.enter_context(ready(client)))
-        stack.enter_context(bar.shown())
+        stack.enter_context(tally.shown())
         require_memory(work.sweep, found, runner.memory)
         runner.start(work)
         stack.callback(runner.stop)
-        _Driver(work, todo, runner, bar).run()
-    return bar.failed
+        if progress and isinstance(runner, Watchable):
+            runner.watch(tally.under_way)
+        _Driver(work, todo, runner, tally, stopping).run()
+    if not tally.failed:
+        return 0
+    return int(np.count_nonzero(lacking & (store.status() == Outcome.FAILED)))
 
 
-def missing(work: Work, store: Store) -> list[tuple[Shard, int]]:
-    """Shards that lack points that are asked for, and how many."""
-    return shards_.blocks(pending(work, store), work.files.shard)
-
-
-def pending(work: Work, store: Store) -> NDArray[np.bool_]:
+def pending(work: Work, status: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Which points, by their places in the grown store, are asked for and not there."""
-    status = store.status()
     new = [(0, len(o) - n) for o, n in zip(work.match.order, status.shape, strict=True)]
     found: NDArray[np.bool_] = np.pad(status, new) == Outcome.PENDING
     for axis, order in enumerate(work.match.order):
@@ -102,14 +107,21 @@ class _Driver:
     """The state of one run: what waits, what flies, what was learnt about the cost."""
 
     def __init__(
-        self, work: Work, todo: list[tuple[Shard, int]], runner: Runner, bar: Progress
+        self,
+        work: Work,
+        todo: list[tuple[Shard, int]],
+        runner: Runner,
+        tally: Tally,
+        stopping: Stopping,
     ) -> None:
         self.work = work
         self.counts = dict(todo)
-        self.waiting = deque(sorted(self.counts, key=lambda s: (-self.counts[s], s)))
+        self.stopping = stopping
+        ordered = sorted(self.counts, key=lambda s: stopping.order(s, self.counts[s]))
+        self.waiting = OrderedDict((shard, self.counts[shard]) for shard in ordered)
         self.remaining = self.total = sum(self.counts.values())
         self.runner = runner
-        self.bar = bar
+        self.tally = tally
         self.flying = 0
         self.seconds = 0.0
         self.points = 0
@@ -124,45 +136,69 @@ class _Driver:
                 self.flying -= 1
                 self._account(finished)
             self.work.files.folder.require()
+            self.stopping.settle()
             self._fill()
 
     def _fill(self) -> None:
         slots = self.runner.slots
-        while self.waiting and self.flying < WINDOW * slots:
+        while self.waiting:
+            likely = self.stopping.expects(next(iter(self.waiting)))
+            if self.flying >= (WINDOW * slots if likely else slots):
+                break
             self._submit(self._next(slots))
 
     def _submit(self, task: Task) -> None:
         self.runner.submit(task)
+        self.stopping.submitted(task)
         self.flying += 1
 
     def _next(self, slots: int) -> Task:
-        """The next task: whole shards with about the right number of points."""
-        points = task_points(self.remaining, self.total, slots, self.seconds, self.points)
-        task = [self.waiting.popleft()]
-        count = self.counts[task[0]]
+        """The next task: whole shards with about the right number of points.
+
+        How much is to come nobody knows where a rule decides: then tasks are as short as pays.
+        """
+        remaining = 0 if self.work.sweep.until else self.remaining
+        points = task_points(remaining, self.total, slots, self.seconds, self.points)
+        first, count = self.waiting.popitem(last=False)
+        task = [first]
         while self.waiting and len(task) < self.most_shards:
-            more = self.counts[self.waiting[0]]
+            shard, more = next(iter(self.waiting.items()))
             if count + more > points:
                 break
-            task.append(self.waiting.popleft())
+            del self.waiting[shard]
+            task.append(shard)
             count += more
         self.remaining -= count
         return tuple(task)
 
     def _account(self, finished: Finished) -> None:
         report = finished.report
+        self.stopping.returned(finished.task)
         if report is None:
             self._retry(finished.task)
             return
         self.seconds += report.seconds
         self.points += report.points
-        self.bar.add(sum(self.counts[s] for s in finished.task), report.failed)
+        points = sum(self.counts[s] for s in finished.task)
+        self.tally.ended(finished.task, points, report.failed)
+        self._committed(finished.task)
+
+    def _committed(self, task: Task) -> None:
+        """Shards that are not needed since then are not handed out."""
+        needless = sum(self.waiting.pop(s, 0) for s in self.stopping.committed(task))
+        if needless:
+            self.tally.drop(needless)
 
     def _retry(self, task: Task) -> None:
         """After the death of its workers: each shard alone; a shard alone is failed."""
-        if len(task) > 1:
-            for shard in task:
-                self._submit((shard,))
-        else:
+        if len(task) == 1 and not self.stopping.needless(task[0]):
             report = fail_shard(self.work, task[0], LOST)
-            self.bar.add(report.points, report.failed)
+            self.tally.ended(task, report.points, report.failed)
+            self._committed(task)
+            return
+        self.tally.ended(task, 0, 0)
+        for shard in task:
+            if self.stopping.needless(shard):
+                self.tally.drop(self.counts[shard])
+            else:
+                self._submit((shard,))

@@ -15,18 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask import checks, memory
-from heomdask.ensemble.cluster import cores
+from heomdask import memory
+from heomdask.ensemble.cluster import worker_count
 from heomdask.ensemble.driver import pending, task_points
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.probe import Probe, probe, probes
-from heomdask.ensemble.progress import duration
 from heomdask.ensemble.session import layout, match_store, recognise, require_disk
 from heomdask.ensemble.session import store_nbytes as layout_nbytes
 from heomdask.ensemble.shards import blocks
+from heomdask.ensemble.stopping import remembered
 from heomdask.ensemble.sweep import Sweep
 from heomdask.ensemble.task import Work, batch_members, batch_nbytes, require_memory
 from heomdask.errors import TooLarge
+from heomdask.outcome import Outcome
+from heomdask.progress import duration
 from heomdask.results.folder import Folder, folder_of
 from heomdask.solve import run_batch
 
@@ -52,6 +54,7 @@ class SweepPlan:
     tasks : that the driver hands out, about.
     seconds : of computing on `workers` workers, from short runs here of hierarchies of each size.
     store_nbytes : of the full store.
+    at_most : whether a stopping rule may leave some of all this out.
     """
 
     shape: dict[str, int]
@@ -68,13 +71,15 @@ class SweepPlan:
     tasks: int
     seconds: float
     store_nbytes: int
+    at_most: bool
 
     def rows(self) -> list[tuple[str, str]]:
         """Name and value of every need, as text."""
         shape = " x ".join(f"{n} {name}" for name, n in self.shape.items())
-        rows = [("points", f"{self.points:,} ({shape})")]
+        most = "at most " if self.at_most else ""
+        rows = [("points", f"{most}{self.points:,} ({shape})")]
         if self.pending != self.points:
-            rows.append(("still to do", f"{self.pending:,}"))
+            rows.append(("still to do", f"{most if self.pending else ''}{self.pending:,}"))
         sizes = {(n_ado, modes) for _, n_ado, modes in self.hierarchies}
         rows += [
             ("ADOs" if len(sizes) == 1 else f"ADOs at {where}", f"{n_ado:,} of {modes} modes")
@@ -103,7 +108,7 @@ class SweepPlan:
 
 def make_plan(sweep: Sweep, folder: Folder | None, workers: int | None) -> SweepPlan:
     """Build a few points, time short runs of them, and add up. Writes nothing."""
-    count = cores() if workers is None else checks.whole_number("workers", workers, low=1)
+    count = worker_count(workers)
     found = probes(sweep)
     for seen in found:
         if isinstance(seen.error, TooLarge):
@@ -118,7 +123,10 @@ def make_plan(sweep: Sweep, folder: Folder | None, workers: int | None) -> Sweep
         store = recognise(sweep, folder)
         match = match_store(sweep, store)
         shard, order = store.files.shard, match.order
-        lacking = pending(Work(sweep, match, store.files, tuple(map(len, order))), store)
+        status = store.status()
+        if not remembered(sweep.until, store):
+            status[status == Outcome.NOT_NEEDED] = Outcome.PENDING
+        lacking = pending(Work(sweep, match, store.files, tuple(map(len, order))), status)
     else:
         require_disk(folder or folder_of("."), nbytes)
     todo, shards = np.argwhere(lacking), len(blocks(lacking, shard))
@@ -145,6 +153,7 @@ def make_plan(sweep: Sweep, folder: Folder | None, workers: int | None) -> Sweep
         tasks=_tasks(len(todo), max(1.0, len(todo) / max(shards, 1)), count, each),
         seconds=each * len(todo) / count,
         store_nbytes=nbytes,
+        at_most=bool(sweep.until),
     )
 
 

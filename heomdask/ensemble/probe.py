@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from heomdask import initial
+from heomdask.ensemble.forgotten import warn_of_forgotten_units
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.sweep import Point, Sweep, digest_of_bytes
 from heomdask.errors import HeomdaskError, InputError
@@ -102,6 +103,7 @@ def probes(sweep: Sweep) -> list[Probe]:
         if len(found) >= KEPT and any(p.prepared for p in found):
             break
         found.append(probe(sweep, index))
+    warn_of_forgotten_units(sweep, [(p.index, p.point) for p in found if p.point is not None])
     if not any(p.prepared for p in found):
         error = found[0].error
         if found[0].point is not None and isinstance(error, HeomdaskError):

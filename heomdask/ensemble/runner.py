@@ -1,19 +1,22 @@
 """Who computes tasks: this process, or Dask workers.
 
 Takes: `Work` and tasks (lists of whole shards).
-Gives: `SerialRunner` and `DaskRunner`, both a `Runner`; `Finished`, how a task ended.
+Gives: `SerialRunner` and `DaskRunner`, both a `Runner` and `Watchable`; `Finished`, how a task
+    ended.
 Next file: `cluster.py`, which starts local workers.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import queue
 import sys
 import uuid
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import cloudpickle
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from heomdask.ensemble.task import Report, Work
 
 Task = tuple[Shard, ...]
+Tell = Callable[[Task, float], None]  # how many points' worth of a task under way is done
 PATIENCE = 1.0  # seconds that a driver waits for a task before it looks at its store again
 _RUNNER = ("slots", "memory", "start", "submit", "wait", "stop")
 
@@ -66,6 +70,19 @@ class Runner(Protocol):
         ...
 
 
+@runtime_checkable
+class Watchable(Protocol):
+    """What a runner may do besides: say how far the tasks are that it computes."""
+
+    def watch(self, tell: Tell) -> None:
+        """Call `tell` within `wait`, now and then; asked for before the first task, if at all.
+
+        A task that begins anew, because its worker died, is told to be at 0; one that has finished
+        is not told of any more.
+        """
+        ...
+
+
 class SerialRunner:
     """Computes in this process, one task after the other: for debugging."""
 
@@ -74,10 +91,14 @@ class SerialRunner:
     def __init__(self) -> None:
         self._queue: deque[Task] = deque()
         self._work: Work | None = None
+        self._tell: Tell | None = None
 
     @property
     def memory(self) -> int:
         return memory.available()
+
+    def watch(self, tell: Tell) -> None:
+        self._tell = tell
 
     def start(self, work: Work) -> None:
         self._work = work
@@ -90,7 +111,8 @@ class SerialRunner:
 
         assert self._work is not None
         task = self._queue.popleft()
-        return [Finished(task, run_task(self._work, task))]
+        tell = None if self._tell is None else functools.partial(self._tell, task)
+        return [Finished(task, run_task(self._work, task, tell=tell))]
 
     def stop(self) -> None:
         self._queue.clear()
@@ -101,7 +123,8 @@ class DaskRunner:
 
     `Work` reaches every worker once, also those that join later, as a worker plugin; a task's
     arguments and its report are a few hundred bytes. Keys are explicit, so that equal tasks are
-    never taken for one.
+    never taken for one. How far a long task is comes as an event, which Dask passes on from any
+    worker.
     """
 
     def __init__(self, client: Client) -> None:
@@ -110,6 +133,7 @@ class DaskRunner:
         self._count = 0
         self._tasks: dict[Any, Task] = {}  # of futures
         self._completed: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._events: _Events | None = None
 
     @property
     def slots(self) -> int:
@@ -122,6 +146,9 @@ class DaskRunner:
         shares = [w["memory_limit"] // w["nthreads"] for w in workers.values() if w["memory_limit"]]
         return min(shares, default=sys.maxsize)
 
+    def watch(self, tell: Tell) -> None:
+        self._events = _Events(self._client, self._name, tell)
+
     def start(self, work: Work) -> None:
         from heomdask.ensemble.worker import WorkPlugin
 
@@ -132,8 +159,8 @@ class DaskRunner:
         from heomdask.ensemble.worker import run_on_worker
 
         self._count += 1
-        key = f"{self._name}-{self._count}"
-        future = self._client.submit(run_on_worker, self._name, task, key=key, pure=False)
+        key, watched = f"{self._name}-{self._count}", self._events is not None
+        future = self._client.submit(run_on_worker, self._name, task, watched, key=key, pure=False)
         self._tasks[future] = task
         future.add_done_callback(self._completed.put)
 
@@ -141,21 +168,26 @@ class DaskRunner:
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
-        try:
-            batch = [self._completed.get(timeout=PATIENCE)]
-        except queue.Empty:
-            return []
-        while not self._completed.empty():
-            batch.append(self._completed.get())
         finished = []
-        for future in batch:
+        for future in self._ended():
             task = self._tasks.pop(future)
             try:
                 finished.append(Finished(task, future.result()))
             except (KilledWorker, FutureCancelledError):
                 finished.append(Finished(task, None))
             future.release()
+        if self._events is not None:
+            self._events.pass_on({future.key: task for future, task in self._tasks.items()})
         return finished
+
+    def _ended(self) -> list[Any]:
+        """Futures that are done; none after a while."""
+        ended = []
+        with contextlib.suppress(queue.Empty):
+            ended.append(self._completed.get(timeout=PATIENCE))
+            while True:
+                ended.append(self._completed.get_nowait())
+        return ended
 
     def stop(self) -> None:
         # with tasks left, an error or Ctrl-C is on its way up, and is to be heard alone
@@ -164,7 +196,38 @@ class DaskRunner:
             if self._tasks:
                 self._client.cancel(list(self._tasks), force=True)
                 self._tasks.clear()
+            if self._events is not None:
+                self._events.stop()
             self._client.unregister_worker_plugin(self._name)
+
+
+class _Events:
+    """How far the tasks of a Dask client are, as their workers say."""
+
+    def __init__(self, client: Client, topic: str, tell: Tell) -> None:
+        self._client = client
+        self._topic = topic
+        self._tell = tell
+        self._arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._workers: dict[Task, str] = {}  # of the tasks that were told of
+        client.subscribe_topic(topic, self._arrived.put)
+
+    def pass_on(self, tasks: Mapping[str, Task]) -> None:
+        """Tell the news of these tasks, by key; one whose worker is gone begins anew."""
+        known = set(tasks.values())
+        self._workers = {t: worker for t, worker in self._workers.items() if t in known}
+        while not self._arrived.empty():
+            _, event = self._arrived.get()
+            if (task := tasks.get(event["key"])) is not None:
+                self._workers[task] = event["worker"]
+                self._tell(task, event["points"])
+        alive = self._client.nthreads() if self._workers else {}
+        for task in [t for t, worker in self._workers.items() if worker not in alive]:
+            del self._workers[task]
+            self._tell(task, 0.0)
+
+    def stop(self) -> None:
+        self._client.unsubscribe_topic(self._topic)
 
 
 def as_runner(client: Any) -> Runner:

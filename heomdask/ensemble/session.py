@@ -21,6 +21,7 @@ from heomdask.backends import registry
 from heomdask.ensemble import named, pickling, shards
 from heomdask.ensemble.grid import Match, match
 from heomdask.ensemble.probe import Probe, probe, probes, variables
+from heomdask.ensemble.stopping import remember
 from heomdask.ensemble.sweep import Sweep
 from heomdask.errors import BackendUnavailable, HeomdaskWarning, StoreError, TooLarge
 from heomdask.expansion.notices import warn
@@ -28,6 +29,7 @@ from heomdask.outcome import Outcome
 from heomdask.preparation import doubt
 from heomdask.results.folder import Folder
 from heomdask.results.store import Coordinate, Layout, Store
+from heomdask.results.wording import in_short
 
 if TYPE_CHECKING:
     import xarray
@@ -68,6 +70,7 @@ def run(
         if retry_failed:
             store.forget(Outcome.FAILED)
         store, matched = grow(sweep, store)
+        remember(sweep.until, store)
         work = Work(sweep, matched, store.files, store.extents)
         failed = drive(work, store, found, client, progress=progress)
     dataset = open_dataset(folder)
@@ -226,11 +229,14 @@ def _differences(sweep: Sweep, store: Store) -> str:
         {**a, "kinds": [k.replace("i", "f") for k in a["kinds"]]}  # older stores keep int64
         for a in there["axes"]
     ]
-    return "; ".join(
-        f"`{key}` is {there.get(key)!r} there and {value!r} here"
-        for key, value in sweep.specification.items()
-        if there.get(key) != value
-    )
+    words = []
+    for key, here in sweep.specification.items():
+        pair = there.get(key), here
+        if pair[0] != here:
+            short = tuple(in_short(str(value)) for value in pair)
+            kept, asked = short if short[0] != short[1] else map(repr, pair)
+            words.append(f"`{key}` is {kept} there and {asked} here")
+    return "; ".join(words)
 
 
 def _find(sweep: Sweep, remembered: dict[str, Any]) -> tuple[int, ...] | None:

@@ -23,6 +23,7 @@ from heomdask import checks, units
 from heomdask.backends.registry import NAMES
 from heomdask.ensemble.axes import RESERVED, Axis, axis, dimensions, sample_rng
 from heomdask.ensemble.grid import Grid, Index
+from heomdask.ensemble.stopping import rules
 from heomdask.errors import InputError
 from heomdask.observables import InteractionEnergy, Observable
 from heomdask.results.folder import folder_of
@@ -70,6 +71,8 @@ class Sweep:
     samples : disorder samples at every point of the grid; sample s sees the same random numbers
         everywhere, whatever else the sweep holds.
     seed : of the samples.
+    until : `hd.StandardError(...)`, or several, all of which must hold: a point of the grid whose
+        mean is known that well needs no more samples, and `samples` is the most that it may get.
     tol : as in `hd.evolve`.
     observables : name -> operator (d, d), or `hd.interaction_energy(bath)`.
     save : "observables", "rho" or both; default: observables if there are any, else rho.
@@ -84,6 +87,7 @@ class Sweep:
     expansion: Any = field(default=None, kw_only=True)
     samples: int | None = field(default=None, kw_only=True)
     seed: int = field(default=0, kw_only=True)
+    until: Any = field(default=(), kw_only=True)
     error: float = field(default=1e-3, kw_only=True)
     tol: float = field(default=1e-6, kw_only=True)
     observables: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
@@ -111,6 +115,8 @@ class Sweep:
         self._set("times", _times(self.times))
         self._set("observables", _observables(self.observables, self.grid))
         self._set("save", _save(self.save, bool(self.observables)))
+        stored = tuple(self.observables) if "observables" in self.save else ()
+        self._set("until", rules(self.until, self.samples, stored))
         self._check_solver_axes()
         self._check_signature()
 
@@ -171,7 +177,7 @@ class Sweep:
 
     @cached_property
     def specification(self) -> dict[str, Any]:
-        """Everything but the extents, as plain data."""
+        """Everything but the extents and the stopping rules, as plain data."""
         return {
             "axes": [
                 {

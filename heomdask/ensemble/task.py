@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ from heomdask.results.store import record_failures
 from heomdask.solve import run_batch
 
 MOST_MEMBERS = 64  # of a batch; more gain nothing and commit later
+TELL_EVERY = 1.0  # seconds, of a task that is not yet done
 REAL_TO = 1e-10  # imaginary parts of real observables, relative to their size
 
 
@@ -96,11 +97,21 @@ class _Job:
         return (self.prepared.key, self.point.tol)
 
 
-def run_task(work: Work, shards: Sequence[Shard], memory_limit: int | None = None) -> Report:
-    """Compute and commit what the shards lack, in batches within half of the memory."""
+def run_task(
+    work: Work,
+    shards: Sequence[Shard],
+    memory_limit: int | None = None,
+    tell: Callable[[float], None] | None = None,
+) -> Report:
+    """Compute and commit what the shards lack, in batches within half of the memory.
+
+    `tell` is called about once a second with how many points' worth of it is done; never by a
+    task that takes less than that.
+    """
     room = min(memory.available(), memory_limit or sys.maxsize) // 2
     started = time.perf_counter()
     writer = _Writer(work)
+    told = None if tell is None else _Paced(tell)
     groups: dict[Hashable, list[_Job]] = {}
     for shard in shards:
         owner = writer.open(shard)
@@ -112,7 +123,7 @@ def run_task(work: Work, shards: Sequence[Shard], memory_limit: int | None = Non
                 groups.setdefault(job.group, []).append(job)
     for jobs in groups.values():
         for batch in _batches(work, jobs, room):
-            _solve(work, writer, batch)
+            _solve(work, writer, batch, told)
     return Report(writer.points, writer.failed, time.perf_counter() - started)
 
 
@@ -125,6 +136,20 @@ def fail_shard(work: Work, shard: Shard, reason: str) -> Report:
     for place in places:
         writer.fail(owner, place, reason, reason)
     return Report(writer.points, writer.failed, 0.0)
+
+
+class _Paced:
+    """Passes a number on, but at most once in `TELL_EVERY`, and not before that."""
+
+    def __init__(self, tell: Callable[[float], None]) -> None:
+        self._tell = tell
+        self._next = time.monotonic() + TELL_EVERY
+
+    def __call__(self, points: float) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + TELL_EVERY
+            self._tell(points)
 
 
 class _Writer:
@@ -236,10 +261,11 @@ def _batches(work: Work, jobs: list[_Job], room: int) -> Iterator[list[_Job]]:
         yield jobs[first : first + members]
 
 
-def _solve(work: Work, writer: _Writer, batch: list[_Job]) -> None:
+def _solve(work: Work, writer: _Writer, batch: list[_Job], told: _Paced | None) -> None:
     """Solve a batch; if that raises, each member alone, so that only the culprit fails."""
     started = time.perf_counter()
-    sweep = work.sweep
+    sweep, before = work.sweep, writer.points
+    progress = None if told is None else lambda part: told(before + len(batch) * part)
     try:
         result = run_batch(
             [j.prepared for j in batch],
@@ -251,6 +277,7 @@ def _solve(work: Work, writer: _Writer, batch: list[_Job]) -> None:
             method=sweep.method,
             backend=sweep.backend,
             threads=1,
+            progress=progress,
         )
     except (StoreError, BackendUnavailable):  # of this machine, not of the points
         raise
@@ -259,7 +286,7 @@ def _solve(work: Work, writer: _Writer, batch: list[_Job]) -> None:
             writer.caught(batch[0].owner, batch[0].place, error)
             return
         for job in batch:
-            _solve(work, writer, [job])
+            _solve(work, writer, [job], told)
         return
     seconds = (time.perf_counter() - started) / len(batch)
     for m, job in enumerate(batch):

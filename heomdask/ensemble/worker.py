@@ -1,24 +1,42 @@
 """The part that lives in a Dask worker process.
 
 Takes: pickled `Work`, once a worker.
-Gives: `WorkPlugin`, which keeps it there, and `run_on_worker`, the function of every task.
+Gives: `WorkPlugin`, which keeps it there, `run_on_worker`, the function of every task, and
+    `dask_setup`, which Dask calls in local workers.
 Next file: `task.py`, which that function calls.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 import pickle
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distributed import get_worker
 from distributed.diagnostics.plugin import WorkerPlugin
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from heomdask.topology import Topology
+
 if TYPE_CHECKING:
     from heomdask.ensemble.runner import Task
     from heomdask.ensemble.task import Report, Work
+
+
+def dask_setup(worker: Any) -> None:
+    """Keep all threads of a local worker to the NUMA node whose turn it is, if there are several.
+
+    Their number is their name. Memory that they use first is then on their node.
+    """
+    cpus = Topology.read().worker(worker.name)
+    for thread in Path("/proc/self/task").iterdir() if cpus else ():
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(thread.name), cpus)
 
 
 class _OneThread:
@@ -95,13 +113,22 @@ class _Libraries:
 _libraries = _Libraries()
 
 
-def run_on_worker(name: str, task: Task) -> Report:
-    """Compute a task of the sweep whose plugin has that name, with one thread."""
+def run_on_worker(name: str, task: Task, watched: bool) -> Report:
+    """Compute a task of the sweep whose plugin has that name, with one thread.
+
+    If it is watched, how far it is goes out under that name too, as an event.
+    """
     from heomdask.ensemble.task import run_task
 
     worker: Any = get_worker()
     limit: int | None = worker.memory_manager.memory_limit
     if limit is not None:
         limit //= worker.state.nthreads
+    tell = functools.partial(_tell, worker, name, worker.get_current_task()) if watched else None
     with _libraries.one_thread():
-        return run_task(worker.plugins[name].work, task, limit)
+        return run_task(worker.plugins[name].work, task, limit, tell)
+
+
+def _tell(worker: Any, topic: str, key: str, points: float) -> None:
+    """How many points' worth of a task is done, and where."""
+    worker.log_event(topic, {"key": key, "worker": worker.address, "points": points})

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks
+from heomdask.brief import Brief
 from heomdask.errors import InputError
 from heomdask.expansion.notices import warn
 from heomdask.expansion.real_modes import RealModes, least_squares
@@ -40,7 +41,7 @@ _DRY = 1e-6  # a rate whose real part is this small, relatively, would not decay
 
 
 @dataclass(frozen=True)
-class AAA:
+class AAA(Brief):
     """Rational approximation of the power spectrum.
 
     Parameters

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks
+from heomdask.brief import Brief
 from heomdask.errors import InputError
 from heomdask.expansion.notices import warn
 from heomdask.expansion.real_modes import RealModes, least_squares
@@ -38,7 +39,7 @@ _POOR = 0.05  # an error of C(t) above this, relative to its largest value, is w
 
 
 @dataclass(frozen=True)
-class ESPRIT:
+class ESPRIT(Brief):
     """Fit of C(t) by K exponentials.
 
     Parameters

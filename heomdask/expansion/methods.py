@@ -17,6 +17,7 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 
 from heomdask import checks
+from heomdask.brief import Brief
 from heomdask.errors import InputError
 from heomdask.expansion import poles, rational
 from heomdask.expansion.notices import warn
@@ -49,7 +50,7 @@ class Expansion(Protocol):
 
 
 @dataclass(frozen=True)
-class Pade:
+class Pade(Brief):
     """The Pade [N-1/N] poles of coth: N modes besides the bath's own.
 
     Parameters
@@ -78,7 +79,7 @@ class Pade:
 
 
 @dataclass(frozen=True)
-class Matsubara:
+class Matsubara(Brief):
     """The first N Matsubara frequencies, by default with the Ishizaki-Tanimura terminator.
 
     Parameters

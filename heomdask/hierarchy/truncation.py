@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks
+from heomdask.brief import Brief
 
 WEIGHT_RESOLUTION = 64  # `Weighted` rounds its weights to 1/64
 
@@ -102,7 +103,7 @@ class Truncation(Protocol):
         ...
 
 
-class _Counted:
+class _Counted(Brief):
     def n_ado(self: Truncation, n_modes: int, rates: Sequence[float] | None = None) -> int:
         """How many ADOs that makes, without listing them."""
         return self.bounds(n_modes, rates).n_ado
@@ -119,6 +120,9 @@ class Depth(_Counted):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "depth", checks.whole_number("depth", self.depth))
+
+    def __str__(self) -> str:
+        return str(self.depth)
 
     def bounds(self, n_modes: int, rates: Sequence[float] | None = None) -> Bounds:
         """See `Truncation.bounds`; `rates` do not matter."""

@@ -70,11 +70,13 @@ class Files:
     folder : of the store.
     shard : points of a shard along each dimension.
     variables : all arrays that shards consist of, `status` last: it is written after the data.
+    stem : how the names of chunk files begin; zarr sees those with a "c" only.
     """
 
     folder: Folder
     shard: tuple[int, ...]
     variables: tuple[Variable, ...]
+    stem: str = "c"
 
     def variable(self, name: str) -> Variable:
         return next(v for v in self.variables if v.name == name)
@@ -85,7 +87,7 @@ class Files:
 
     def chunk(self, name: str, shard: Shard) -> str:
         """The name of a chunk file."""
-        return ".".join(["c", *map(str, shard), *("0" for _ in self.variable(name).tail)])
+        return ".".join([self.stem, *map(str, shard), *("0" for _ in self.variable(name).tail)])
 
     def file(self, name: str, shard: Shard) -> str:
         """The same in the store's folder."""
@@ -132,9 +134,6 @@ class Files:
 
     def read_shards(self, name: str, shards: Sequence[Shard]) -> dict[Shard, NDArray[Any]]:
         """The same of several shards."""
-        variable = self.variable(name)
-        shape = (*self.shard, *variable.shape)
-        dtype = np.dtype(variable.dtype).newbyteorder("<")
         files = {shard: self.file(name, shard) for shard in shards}
         there = self.folder.read(files.values())
         if len(there) < len(files):
@@ -143,12 +142,26 @@ class Files:
         for shard, file in files.items():
             raw = there.get(file)
             if raw is None:
-                found[shard] = self.blank(variable)
+                found[shard] = self.blank(self.variable(name))
             elif len(raw) != self.nbytes(name):
                 raise damaged_chunk(f"{self.folder}/{file}")
             else:
-                found[shard] = np.frombuffer(raw, dtype).astype(variable.dtype).reshape(shape)
+                found[shard] = self._values(name, raw)
         return found
+
+    def whole(self, shard: Shard) -> dict[str, NDArray[Any]] | None:
+        """All values of a shard, if none of its files is missing or damaged."""
+        files = {v.name: self.file(v.name, shard) for v in self.variables}
+        there = self.folder.read(files.values())
+        found = {name: there.get(file, b"") for name, file in files.items()}
+        if any(len(raw) != self.nbytes(name) for name, raw in found.items()):
+            return None
+        return {name: self._values(name, raw) for name, raw in found.items()}
+
+    def _values(self, name: str, raw: bytes) -> NDArray[Any]:
+        variable = self.variable(name)
+        values = np.frombuffer(raw, np.dtype(variable.dtype).newbyteorder("<"))
+        return values.astype(variable.dtype).reshape((*self.shard, *variable.shape))
 
     def commit(self, shard: Shard, values: Mapping[str, NDArray[Any]]) -> None:
         """Replace a shard: every variable's file as a whole, `status` after all others."""

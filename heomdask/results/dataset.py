@@ -8,6 +8,8 @@ Next file: none in this folder; `../ensemble/` fills stores.
 
 from __future__ import annotations
 
+import itertools
+import math
 import warnings
 from collections.abc import Hashable, Iterator
 from pathlib import Path
@@ -20,11 +22,14 @@ from heomdask.errors import HeomdaskWarning, InputError, StoreError
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import damaged_chunk
 from heomdask.results.folder import Folder, folder_of
+from heomdask.results.moments import Moments, from_parts
 from heomdask.results.store import TEXTS, Store
+from heomdask.results.wording import in_short
 
 if TYPE_CHECKING:
     import xarray
 
+BLOCK_NBYTES = 32 * 2**20  # of a variable, read at once
 PER_POINT = ("status", "n_ado", "applications", "seconds", *TEXTS)
 
 
@@ -81,7 +86,7 @@ def failures(store: str | Path | Folder) -> Iterator[tuple[str, str]]:
 
 def _words(point: xarray.Dataset, name: Hashable) -> str:
     unit = point[name].attrs.get("units", "")
-    return f"{name} = {point[name].values} {unit}".rstrip()
+    return f"{name} = {in_short(str(point[name].values))} {unit}".rstrip()
 
 
 def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) -> xarray.Dataset:
@@ -89,7 +94,7 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
 
     Parameters
     ----------
-    dataset : from `open` or `Sweep.run`, or a part of it.
+    dataset : from `open` or `Sweep.run`, or a part of it; it may be larger than memory.
     over : the dimension: "sample", "point", or an axis.
     weights : one number a point along `over` (a quadrature, say); default equal.
 
@@ -97,38 +102,40 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
     -------
     For every variable its mean, and ``<name>_error``, the standard error of that mean (only for
     equal weights; of complex variables that of real and imaginary part as one complex number);
-    `count`, how many points went into it. Points that are pending, failed, unstable or not
-    converged are left out, the weights of the others scaled up, and a warning says how many; where
-    none is left the mean is NaN.
+    `count`, how many points went into it, so that the variance is ``error**2 * count``. Points that
+    are pending, failed, unstable or not converged are left out, the weights of the others scaled
+    up, and a warning says how many; where none is left the mean is NaN. Samples that a stopping
+    rule found not needed are left out without a word.
     """
     if over not in dataset["status"].dims:
         dims = ", ".join(repr(str(d)) for d in dataset["status"].dims)
         raise checks.refuse("over", f"one of the dimensions {dims}", over)
-    good = (dataset["status"] == int(Outcome.DONE)).drop_attrs()
+    status = dataset["status"].load().drop_attrs()
+    status = status.transpose(over, *(d for d in status.dims if d != over))
+    good = status == int(Outcome.DONE)
     count = good.sum(over)
-    total = dataset.sizes[over]
-    missing = int((total - count).sum())
+    needed = (status != int(Outcome.NOT_NEEDED)).sum(over)
+    missing = int((needed - count).sum())
     if missing:
-        fewest = int(count.min())
         warnings.warn(
-            f"the mean over {over!r} leaves out {missing} of {good.size} points that are not done "
-            f"(at least {fewest} of {total} used at each place); see `status`.",
+            f"the mean over {over!r} leaves out {missing} of {int(needed.sum())} points that are "
+            f"not done (at least {int(count.min())} of {dataset.sizes[over]} used at each place); "
+            "see `status`.",
             HeomdaskWarning,
             stacklevel=2,
         )
-    share = good.astype(float)
+    share = None
     if weights is not None:
-        share = share * _weights(weights, dataset, over)
-    share = share / share.sum(over).where(count > 0)  # NaN where no weight is left
+        share = good * _weights(weights, dataset, over)
+        share = share / share.sum(over).where(count > 0)  # NaN where no weight is left
     result = dataset[[]].drop_dims(over, errors="ignore")
     for name, values in dataset.data_vars.items():
         if name in PER_POINT or not set(good.dims) <= set(values.dims):
             continue
-        clean = values.where(good, 0)
-        center = (clean * share).sum(over, skipna=False).where(count > 0)
+        center, error = _statistics(values, good, share)
+        center = center.where(count > 0)
         result[name] = center.drop_attrs().assign_attrs(values.attrs)
         if weights is None:
-            error = _standard_error(values, center, good, count, over).drop_attrs()
             said = f"standard error of the mean of {name} over {over}"
             result[f"{name}_error"] = error.assign_attrs(long_name=said)
     result["count"] = count.assign_attrs(long_name=f"points along {over} that are done")
@@ -147,13 +154,56 @@ def _weights(weights: Any, dataset: xarray.Dataset, over: str) -> Any:
     return xarray.DataArray(array, dims=over)
 
 
-def _standard_error(values: Any, center: Any, good: Any, count: Any, over: str) -> Any:
-    """sqrt(sum |x - mean|^2 / (n (n - 1))), for real and imaginary part; NaN for n < 2."""
+def _statistics(
+    values: xarray.DataArray, good: xarray.DataArray, share: xarray.DataArray | None
+) -> tuple[xarray.DataArray, xarray.DataArray]:
+    """Mean and standard error over the first dimension of `good`, one block in memory at a time."""
+    import xarray
 
-    def one(part: Any, middle: Any) -> Any:
-        squares = ((part - middle).where(good, 0) ** 2).sum(over, skipna=False)
-        return np.sqrt(squares / (count * (count - 1)).where(count > 1))
+    over, *cells = map(str, good.dims)
+    tail = [d for d in values.dims if d not in good.dims]
+    kept = [d for d in values.dims if d != over]
+    center = np.empty([values.sizes[d] for d in (*cells, *tail)], dtype=values.dtype)
+    error = np.empty_like(center)
+    axes = [values.dims.index(d) for d in (over, *cells, *tail)]
+    lengths = _block_lengths(values, [over, *reversed(cells)])
+    for place in itertools.product(*(_pieces(values.sizes[d], lengths[d]) for d in cells)):
+        where = dict(zip(cells, place, strict=True))
+        found: Moments | None = None
+        total: Any = 0.0
+        for along in _pieces(values.sizes[over], lengths[over]):
+            part = {**where, over: along}
+            block = values.isel(part).values.transpose(axes)
+            counted = good.isel(part).values
+            if share is not None:
+                factor = share.isel(part).values.reshape(counted.shape + (1,) * len(tail))
+                clean = np.where(counted.reshape(factor.shape), block, 0)
+                total = total + (clean * factor).sum(axis=0)
+            else:
+                moments = Moments.of(block, counted)
+                found = moments if found is None else found.merge(moments)
+        if found is None:
+            center[place] = total
+        else:
+            center[place] = from_parts(found.mean, values.dtype)
+            error[place] = from_parts(found.standard_error, values.dtype)
+    named = [xarray.DataArray(a, dims=(*cells, *tail)).transpose(*kept) for a in (center, error)]
+    return named[0], named[1]
 
-    if values.dtype.kind != "c":
-        return one(values, center)
-    return one(values.real, center.real) + 1j * one(values.imag, center.imag)
+
+def _block_lengths(values: xarray.DataArray, dims: list[str]) -> dict[str, int]:
+    """Points of a block along each dimension: whole shards, the first dimension grows first."""
+    shard = values.encoding.get("preferred_chunks", {})
+    lengths = {d: min(int(shard.get(d, 1)), values.sizes[d]) for d in dims}
+    others = math.prod(n for d, n in values.sizes.items() if d not in lengths)
+    nbytes = math.prod(lengths.values()) * others * values.dtype.itemsize
+    room = max(1, BLOCK_NBYTES // max(nbytes, 1))
+    for d in dims:
+        times = min(room, -(-values.sizes[d] // max(lengths[d], 1)))
+        lengths[d] *= times
+        room //= max(times, 1)
+    return lengths
+
+
+def _pieces(size: int, length: int) -> list[slice]:
+    return [slice(first, first + length) for first in range(0, size, max(length, 1))]

@@ -2,7 +2,7 @@
 
 Takes: a `Layout` (dimensions with their coordinates, variables, shard shape, attributes).
 Gives: `Store`, the arrays on disk, and `failures`, the side record of what went wrong.
-Next file: `dataset.py`, the store as a labelled dataset.
+Next file: `wording.py`, then `dataset.py`, the store as a labelled dataset.
 
 zarr format 3, no consolidated metadata, fill value NaN. Only the driver changes metadata; workers
 replace whole chunk files (`chunks.py`). The committed extents stand in the attributes and are

@@ -11,6 +11,7 @@ orthogonalised twice (classical Gram-Schmidt: two reductions of all vectors at o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -66,19 +67,23 @@ def orthogonalise(operator: Shifted, basis: Sequence[State], w: State) -> tuple[
     Returns
     -------
     along : (len(basis),), the components taken out.
-    left : norm of what was left; 0, and w as it is, if that is rounding.
+    left : norm of what was left; 0, and w of no use, if that is rounding.
     """
-    before = operator.norm(w)
-    along = np.zeros(len(basis), dtype=operator.compiled.dtype)
-    for _ in range(2):
-        part = operator.dots(basis, w)
-        operator.sum_of(w, [1.0, *(-part)], [w, *basis])
-        along += part
-    left = operator.norm(w)
+    along, before = _along(operator, basis, w)
+    operator.sum_of(w, [1.0, *(-along)], [w, *basis])
+    again, size = _along(operator, basis, w)
+    taken = float(np.linalg.norm(again))
+    left = math.sqrt(max(size * size - taken * taken, 0.0))
     if not left > INVARIANT * before:
-        return along, 0.0
-    operator.sum_of(w, [1.0 / left], [w])
-    return along, left
+        return along + again, 0.0
+    operator.sum_of(w, [1.0 / left, *(-again / left)], [w, *basis])
+    return along + again, left
+
+
+def _along(operator: Shifted, basis: Sequence[State], w: State) -> tuple[AnyArray, float]:
+    """The components of w along the basis, and its norm."""
+    products = operator.dots([*basis, w], w)
+    return products[:-1], math.sqrt(abs(products[-1]))
 
 
 def gmres(

@@ -155,6 +155,8 @@ class Run:
         task, start = self.task, 0
         parts: list[tuple[AnyArray, Floats]] = []
         while start <= (last := max(int(s.degree.max()) for _, s in tried)):
+            if start:
+                self._report(tried, start - 1)
             stop = min(start + STRIDE + (start == 0), last + 1)
             table = np.zeros((stop - start, 4, task.members))
             if start == 0:
@@ -173,6 +175,13 @@ class Run:
                     for series, s in tried
                 ]
         return tried, np.concatenate([p for p, _ in parts]), norms
+
+    def _report(self, tried: list[tuple[Series, Segments]], terms: int) -> None:
+        """Say how far all are, with so many terms of the segments under way."""
+        ahead = np.zeros(self.task.members)
+        for _, segments in tried:
+            ahead[segments.idx] = segments.length * np.minimum(terms / segments.degree, 1.0)
+        self.record.report(ahead)
 
     def _finishing(self, tried: list[tuple[Series, Segments]]) -> bool:
         """Whether all segments reach the last time, so that the state is of no more use."""

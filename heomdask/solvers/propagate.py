@@ -62,7 +62,7 @@ def propagate(
     save_states : indices into `times` at which the whole state is kept.
     wants_end : whether the state at the last time is wanted; without, ``Trajectory.state`` is one
         of an earlier time, which saves passes over memory.
-    progress : called now and then with the fraction of the time that is done.
+    progress : called now and then with the fraction of the time that is done, up to 1.
     max_applications : of G per member, after which it stops with TOO_MANY_STEPS.
 
     Returns

@@ -72,6 +72,7 @@ class Record:
         self.stopped_at = np.full(task.members, np.nan)
         self.start_size = self.size_of(x)
         self.largest = self.start_size.copy()
+        self.reported = np.zeros(task.members)
         self.stops = np.unique([*(task.times[i] for i in task.save_states), task.times[-1]])
         self._outputs_at_start(x)
 
@@ -120,12 +121,17 @@ class Record:
         late = np.flatnonzero(self.active & (self.applications >= self.task.max_applications))
         self.stop(late, Outcome.TOO_MANY_STEPS, self.t[late])
 
-    def report(self) -> None:
-        """Tell the caller how much of the time is done, on average over the members."""
+    def report(self, ahead: Floats | float = 0.0) -> None:
+        """Tell the caller how much of the time is done, on average over the members.
+
+        `ahead` is what the steps under way have of theirs; one that is refused later takes nothing
+        back.
+        """
         task = self.task
         if task.progress is not None:
-            done = np.where(self.active, (self.t - task.times[0]) / task.span, 1.0)
-            task.progress(float(np.mean(done)))
+            part = np.minimum((self.t + ahead - task.times[0]) / task.span, 1.0)
+            self.reported = np.maximum(self.reported, np.where(self.active, part, 1.0))
+            task.progress(float(np.mean(self.reported)))
 
     def watch(self, size: Floats) -> None:
         """Note growth; stop members that are not finite, or grew beyond all bounds."""

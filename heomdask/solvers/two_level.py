@@ -68,28 +68,29 @@ class TwoLevel:
 
     def __init__(self, operator: Shifted, parts: Parts, rate: float) -> None:
         sigma, self.operator, self.d = operator.sigma, operator, operator.compiled.plan.d
-        self.inward, self.outward = parts.inward, parts.outward
         one, trace = np.eye(self.d**2), np.eye(self.d).ravel()
-        self.around = _block_diagonal(np.linalg.inv(parts.blocks - sigma * one))
+        around = _block_diagonal(np.linalg.inv(parts.blocks - sigma * one))
+        self.inward, self.outward = parts.inward @ around, parts.outward
         inner = parts.inner - sigma * np.eye(len(parts.inner))
         inner[: len(one), : len(one)] -= rate / self.d * np.outer(trace, trace)
-        inner -= (self.inward @ (self.around @ self.outward)).toarray()
+        inner -= (self.inward @ self.outward).toarray()
         self.factors = scipy.linalg.lu_factor(inner, check_finite=False)
         self.rows = Selection.whole(parts.rows, self.d)
-        self.halo = Selection.whole(parts.halo, self.d)
+        self.both = Selection.whole(np.concatenate([parts.rows, parts.halo]), self.d)
 
     def __call__(self, v: State, out: State) -> None:
         backend, compiled = self.operator.backend, self.operator.compiled
-        backend.solve_local(compiled, self.operator.sigma, v, out)
-        given = backend.host(backend.pack(compiled, v, self.rows))[:, 0]
-        halo = backend.host(backend.pack(compiled, out, self.halo))[:, 0]
-        right = given - self.inward @ halo
+        near = backend.host(backend.pack(compiled, v, self.both))[:, 0]
+        own, halo = near[: len(self.rows)], near[len(self.rows) :]  # views
+        right = own - self.inward @ halo
         coarse = scipy.linalg.lu_solve(self.factors, right, check_finite=False)  # NaN stays NaN
         first = coarse[: self.d**2].reshape(self.d, self.d)
         first -= np.trace(first) / self.d * np.eye(self.d)
-        halo = halo - self.around @ (self.outward @ coarse)
+        halo -= self.outward @ coarse
+        backend.combine(compiled, out, [1.0], [v])
+        backend.unpack(compiled, near[:, None], self.both, out)
+        backend.solve_local(compiled, self.operator.sigma, out, out)
         backend.unpack(compiled, coarse[:, None], self.rows, out)
-        backend.unpack(compiled, halo[:, None], self.halo, out)
 
 
 def neighbours(plan: Plan, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,7 +11,6 @@ constants of `backends/traits.py`, the same for all.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,10 +23,10 @@ from heomdask.backends.traits import (
     APPLY_TOLERANCE,
     Selection,
 )
-from heomdask.plan import AnyArray, Form, Plan
+from heomdask.plan import AnyArray, Plan
 from heomdask.testing.hooks import Hooks
+from heomdask.testing.local_solves import LocalSolveConformance
 from heomdask.testing.oracle import (
-    assembled,
     assert_close,
     image,
     per_member,
@@ -35,9 +34,8 @@ from heomdask.testing.oracle import (
     segment_table,
     touched,
     weighted_sum,
-    without_names,
 )
-from heomdask.testing.random_plans import CASES, Case, chain_plan, random_state
+from heomdask.testing.random_plans import CASES, Case
 from heomdask.testing.segments import RecurConformance
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
@@ -208,7 +206,7 @@ class ZeroWeightConformance(Hooks):
 
 
 class VectorConformance(Hooks):
-    """Memory, linear combinations, reductions, chosen elements, the local solve."""
+    """Memory, linear combinations, reductions, chosen elements."""
 
     @some_cases
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -299,30 +297,6 @@ class VectorConformance(Hooks):
         nothing = Selection.of([])
         assert be.host(be.pack(compiled, state, nothing)).shape == (0, plan.n_members)
 
-    @pytest.mark.parametrize("case", [c for c in CASES if c.depth < 6][::2], ids=str)
-    def test_local_solve_inverts_the_blocks(self, case: Case) -> None:
-        plan = without_names(case.plan())
-        self.solves_locally(case.state(plan), plan, 9.0 + np.arange(plan.n_members))
-
-    @pytest.mark.parametrize("form", ["real", "complex"])
-    @pytest.mark.parametrize("d", [3, 5, 6, 8])
-    def test_local_solve_of_a_chain(self, d: int, form: Form) -> None:
-        plan = chain_plan(d, form)
-        self.solves_locally(random_state(np.random.default_rng(d), plan), plan, np.array([0.5]))
-
-    def solves_locally(self, x: AnyArray, plan: Plan, sigma: AnyArray) -> None:
-        be, compiled = self.ready(plan)
-        out = be.empty(compiled)
-        be.solve_local(compiled, sigma, be.put(compiled, x), out)
-        solved = be.fetch(compiled, out)
-        d2 = plan.d**2
-        for m, n in itertools.product(range(plan.n_members), range(plan.n_rows)):
-            own = slice(n * d2, (n + 1) * d2)
-            block = assembled(plan)[m][own, own].toarray() - sigma[m] * np.eye(d2)
-            residual = block @ solved[n, ..., m].ravel() - x[n, ..., m].ravel()
-            size = float(np.max(np.abs(block))) * d2 * float(np.max(np.abs(solved[n])))
-            assert_close(residual, np.zeros(d2), size + 1, APPLY_TOLERANCE["float64"])
-
 
 class CompanyConformance(Hooks):
     """Members in company, parts of a partition, several threads."""
@@ -411,6 +385,7 @@ class BackendConformance(
     ZeroWeightConformance,
     RecurConformance,
     VectorConformance,
+    LocalSolveConformance,
     CompanyConformance,
 ):
     """All of it. A backend's test file subclasses this and fills `backend`."""

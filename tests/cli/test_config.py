@@ -54,6 +54,16 @@ def sweep(text: str, *changes: tuple[str, str]) -> hd.Sweep:
     return to_sweep(parse(text, "test.toml"))
 
 
+def test_a_stopping_rule_belongs_to_the_disorder() -> None:
+    disorder = "[sweep.disorder]\nsamples = 90\nsite_energies = 0.1\n"
+    rules = 'until = [{ observable = "P1", below = 0.01 }, { observable = "P2", below = 0.1 }]\n'
+    found = sweep(PLAIN, ("[solve]", f"{disorder}{rules}[solve]"))
+    assert found.until == (hd.StandardError("P1", 0.01), hd.StandardError("P2", 0.1))
+    assert found.samples == 90
+    with pytest.raises(InputError, match=r"`until` .* got 'P3'; there are 'P1', 'P2'"):
+        sweep(PLAIN, ("[solve]", f"{disorder}{rules.replace('P2', 'P3')}[solve]"))
+
+
 # -- units: everything has one, or nothing
 
 

@@ -225,6 +225,14 @@ def test_workers_use_one_thread(client: Any) -> None:
     assert list(found.values()) == [["1"] * 3] * 2
 
 
+def test_workers_are_placed_when_they_start(client: Any) -> None:
+    """By the preload, and the number that is their name; the rest is a matter of the topology."""
+    preloads = client.run(lambda dask_worker: [p.name for p in dask_worker.preloads])
+    assert all("heomdask.ensemble.worker" in names for names in preloads.values())
+    names = client.run(lambda dask_worker: dask_worker.name)
+    assert sorted(names.values()) == [0, 1]
+
+
 def test_workers_may_have_a_backend_that_the_client_lacks(
     tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from heomdask.ensemble.cluster import connect
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.errors import HeomdaskWarning, StoreError
 from heomdask.outcome import Outcome
+from heomdask.results import dataset
 from heomdask.results.folder import folder_of
 from heomdask.results.store import Store
 
@@ -46,6 +47,19 @@ def test_a_sweep_is_run_resumed_and_extended(place: str, tmp_path: Path) -> None
     other = sweep(disordered, over={"T": [1.0]}, samples=3, save="observables", seed=7)
     with pytest.raises(StoreError, match="belongs to another sweep: `seed`"):
         run(other, place)
+
+
+def test_a_mean_streams_from_where_the_store_lies(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what = sweep(disordered, over={"T": [0.5, 1.0]}, samples=4)
+    found = hd.mean(run(what, place).load())
+    lazy = hd.open(place)
+    monkeypatch.setattr(dataset, "BLOCK_NBYTES", lazy["rho"].nbytes // 4)
+    blocks = hd.mean(lazy)
+    assert not lazy["rho"].variable._in_memory
+    for name in ("rho", "rho_error", "count"):
+        np.testing.assert_allclose(blocks[name], found[name], rtol=1e-10, atol=1e-15)
 
 
 def test_points_of_damaged_files_are_computed_again(place: str) -> None:

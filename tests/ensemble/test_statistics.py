@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from ensemble_support import DEPHASING, TIMES, disordered, sweep
 import heomdask as hd
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.errors import HeomdaskWarning, InputError
+from heomdask.results import dataset
 from heomdask.results.folder import folder_of
+from heomdask.results.moments import Moments
 from heomdask.results.store import Store
 
 CASES = Path(__file__).parents[1] / "cases" / "data"
@@ -101,3 +105,39 @@ def test_where_nothing_is_there_the_mean_is_nan(tmp_path: Path) -> None:
 def test_wrong_means_are_refused(nodes: xr.Dataset, over: str, weights: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         hd.mean(nodes, over, weights=weights)
+
+
+def test_a_mean_reads_one_block_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statistics of a store that is larger than what may be in memory."""
+    what = sweep(disordered, over={"T": [0.5, 1.0]}, samples=96, times=np.linspace(0, 1, 1600))
+    ds = run(dataclasses.replace(what, depth=1, save="rho", expansion=hd.Pade(1)), tmp_path / "s")
+    weights = np.linspace(1, 2, 96)
+    whole, weighted = hd.mean(ds), hd.mean(ds, weights=weights)
+    largest = ds["rho"].nbytes
+    monkeypatch.setattr(dataset, "BLOCK_NBYTES", largest // 16)
+    lazy = hd.open(tmp_path / "s")
+    tracemalloc.start()
+    found = hd.mean(lazy)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not lazy["rho"].variable._in_memory
+    assert peak < largest // 2
+    np.testing.assert_allclose(found["rho"], whole["rho"], rtol=1e-13, atol=1e-16)
+    np.testing.assert_allclose(found["rho_error"], whole["rho_error"], rtol=1e-10, atol=1e-15)
+    again = hd.mean(lazy, weights=weights)
+    np.testing.assert_allclose(again["rho"], weighted["rho"], rtol=1e-13, atol=1e-16)
+    over_axis = hd.mean(lazy, "T")
+    np.testing.assert_allclose(over_axis["rho"], ds["rho"].mean("T"), rtol=1e-13, atol=1e-16)
+
+
+def test_merged_moments_do_not_cancel() -> None:
+    """Numbers of spread 1 around a million million, one by one: variances to many digits."""
+    values = 1e12 + np.random.default_rng(1).standard_normal((500, 3))
+    good = np.random.default_rng(2).random((500, 3)) > 0.1
+    merged = Moments.of(values[:1], good[:1])
+    for k in range(1, 500):
+        merged = merged.merge(Moments.of(values[k : k + 1], good[k : k + 1]))
+    for j in range(3):
+        kept = values[good[:, j], j]
+        assert merged.count[j] == len(kept)
+        assert merged.squares[j] == pytest.approx(kept.var() * len(kept), rel=1e-3)

@@ -140,6 +140,27 @@ class SolvesWithoutTheShift(NumpyBackend):
         super().solve_local(compiled, 0.9 * np.asarray(sigma), x, out)
 
 
+class SolvesFromTheFirstNumber(NumpyBackend):
+    """Writes before it has read all that it needs."""
+
+    def solve_local(self, compiled: Compiled, sigma: Weight, x: AnyArray, out: AnyArray) -> None:
+        out[...] = 0
+        super().solve_local(compiled, sigma, x, out)
+
+
+class SolvesItsOwnRowsOnly(NumpyBackend):
+    def solve_local(self, compiled: Compiled, sigma: Weight, x: AnyArray, out: AnyArray) -> None:
+        before = out.copy()
+        super().solve_local(compiled, sigma, x, out)
+        out[:, compiled.plan.n_rows :] = before[:, compiled.plan.n_rows :]
+
+
+class SolvesWithTheCompany(NumpyBackend):
+    def solve_local(self, compiled: Compiled, sigma: Weight, x: AnyArray, out: AnyArray) -> None:
+        super().solve_local(compiled, sigma, x, out)
+        out *= 1 + 2.3e-16 * len(out)
+
+
 @pytest.mark.parametrize(
     ("mistaken", "test", "case"),
     [
@@ -161,6 +182,9 @@ class SolvesWithoutTheShift(NumpyBackend):
         (SharesAScratchBuffer, "test_compiled_plan_serves_several_threads", COMPLEX),
         (PacksTheWrongElements, "test_chosen_elements", COMPLEX),
         (SolvesWithoutTheShift, "test_local_solve_inverts_the_blocks", COMPLEX),
+        (SolvesFromTheFirstNumber, "test_local_solve_onto_itself_and_again", COMPLEX),
+        (SolvesItsOwnRowsOnly, "test_local_solve_of_a_part_leaves_nothing_in_the_halo", COMPLEX),
+        (SolvesWithTheCompany, "test_local_solve_of_a_member_alone_and_in_company", REAL),
         (ForgetsTheHalo, "test_part_of_a_partition", COMPLEX),
     ],
 )

@@ -71,7 +71,7 @@ def test_converge_ends_with_what_fits(room) -> None:
     assert not found.converged
     assert (found.depth, found.expansion) == (4, hd.Pade(1))
     assert found.too_large == (3, hd.Pade(2))
-    assert "depth=3, expansion=Pade(N=2" in str(found).splitlines()[-1]
+    assert "depth=3, expansion=Pade(2)" in str(found).splitlines()[-1]
     # against a deeper hierarchy, the change from one level less
     room(10**9)
     exact = hd.evolve(

@@ -16,8 +16,9 @@ import pytest
 
 from heomdask._native import _core
 from heomdask._native.lower import lower
-from heomdask.backends.native import NativeBackend
-from heomdask.backends.traits import APPLY_TOLERANCE, Selection
+from heomdask.backends.local import local_inverse
+from heomdask.backends.native import NativeBackend, lower_local
+from heomdask.backends.traits import APPLY_TOLERANCE, BackendBase, Selection
 from heomdask.errors import BackendUnavailable, InputError
 from heomdask.generator.build import Expanded, build_plan
 from heomdask.hierarchy.index_set import IndexSet, index_set
@@ -25,7 +26,7 @@ from heomdask.hierarchy.truncation import Depth
 from heomdask.model.exponents import Exponents
 from heomdask.plan import AnyArray, Form, Operator, Pattern, Plan, Shift, Term
 from heomdask.testing.oracle import assert_close, image
-from heomdask.testing.random_plans import random_plan, random_state
+from heomdask.testing.random_plans import chain_plan, random_plan, random_state
 
 RUNS = [name for name, runs in _core.instruction_sets() if runs]
 EACH = [  # those that do not run are skipped by name
@@ -351,3 +352,53 @@ def test_tables_die_with_their_hierarchy(kind: str) -> None:
     del ados, plan, tables, links
     gc.collect()
     assert not any(ref() is not None for ref in watched)
+
+
+def test_local_solve_with_one_basis_never_leaves_the_kernels(monkeypatch) -> None:
+    monkeypatch.setattr(BackendBase, "solve_local", None)
+    backend, plan = NativeBackend(threads=1), chain_plan(5, "real")
+    compiled = backend.compile(plan)
+    x, out = backend.put(compiled, np.ones((plan.n_cols, 5, 5))), backend.empty(compiled)
+    backend.solve_local(compiled, 0.5, x, out)
+    assert backend.fetch(compiled, out).all()
+
+
+def test_local_solve_keeps_nothing_of_a_plan_that_is_gone() -> None:
+    backend, plan = NativeBackend(threads=1), chain_plan(3, "complex")
+    compiled = backend.compile(plan)
+    x = backend.put(compiled, np.ones((plan.n_cols, 3, 3)))
+    backend.solve_local(compiled, 0.5, x, x)
+    kept = weakref.ref(local_inverse(compiled, plan, 0.5))
+    assert kept() is not None
+    del compiled
+    gc.collect()
+    assert kept() is None
+
+
+def test_local_solve_refuses_the_basis_of_another_plan() -> None:
+    backend, small, large = NativeBackend(threads=1), chain_plan(3, "real"), chain_plan(4, "real")
+    inverse = lower_local(local_inverse(backend, small, 0.5), "generic")
+    assert inverse is not None
+    compiled = backend.compile(large)
+    x = backend.put(compiled, np.ones((large.n_cols, 4, 4)))
+    with pytest.raises(ValueError, match="of another plan"):
+        compiled.engine.solve_local(inverse, x, x)
+    with pytest.raises(ValueError, match="shapes"):
+        _core.LocalSolve("generic", [(np.eye(4), np.eye(4), np.ones((1, 2)), np.ones((1, 2)))])
+
+
+@pytest.mark.parametrize("isa", EACH)
+def test_sums_of_every_length(isa: str) -> None:
+    """Several units are summed side by side; what is left over comes one by one."""
+    for rows in range(1, 11):
+        patterns = (Pattern(rows, rows, label="identity"),)
+        plan = Plan(3, rows, rows, 1, "real", patterns, (Term((Shift(0, np.array([1.0])),)),))
+        backend = NativeBackend(threads=1, isa=isa)
+        compiled = backend.compile(plan)
+        hosts = [random_state(np.random.default_rng(k), plan) for k in range(3)]
+        states = [backend.put(compiled, h) for h in hosts]
+        dots = backend.dots(compiled, states, states[0])[:, 0]
+        np.testing.assert_allclose(dots, [np.sum(h * hosts[0]) for h in hosts], atol=1e-12)
+        backend.combine(compiled, states[0], [1.0, 2.0, -3.0], states)
+        got = backend.fetch(compiled, states[0])
+        np.testing.assert_allclose(got, hosts[0] + 2 * hosts[1] - 3 * hosts[2], atol=1e-12)

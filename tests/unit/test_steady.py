@@ -22,7 +22,7 @@ from heomdask.backends.local import Shifted as OneBasis
 from heomdask.backends.native import NativeBackend
 from heomdask.backends.numpy_ import NumpyBackend
 from heomdask.solvers import modes, steady
-from heomdask.solvers.gmres import Shifted, gmres
+from heomdask.solvers.gmres import Shifted, gmres, orthogonalise
 from heomdask.solvers.modes import Rightmost
 from heomdask.solvers.two_level import Parts, TwoLevel
 from heomdask.testing.strategies import shapes
@@ -98,11 +98,33 @@ def test_two_level_is_exact_where_all_rows_are_coarse():
     assert operator.applications <= 3
 
 
+def test_orthogonalising_takes_two_reductions_and_says_what_is_left(monkeypatch):
+    plan, backend = plan_of([spin_boson()], 3), NumpyBackend()
+    operator = Shifted(backend, backend.compile(plan))
+    rng, calls = np.random.default_rng(3), []
+    basis = [backend.put(operator.compiled, rng.normal(size=(plan.n_rows, 2, 2))) for _ in range(3)]
+    operator.sum_of(basis[0], [1 / operator.norm(basis[0])], [basis[0]])
+    for k in (1, 2):
+        assert orthogonalise(operator, basis[:k], basis[k])[1] > 0
+    w = operator.empty()
+    operator.sum_of(w, [1.0, -2.0, 3.0], basis)
+    copy = w.copy()
+    assert orthogonalise(operator, basis, copy)[1] == 0.0  # in their span
+    w += 1e-6 * backend.put(operator.compiled, rng.normal(size=(plan.n_rows, 2, 2)))
+    before, dots = w.copy(), backend.dots
+    monkeypatch.setattr(backend, "dots", lambda *given: calls.append(1) or dots(*given))
+    along, left = orthogonalise(operator, basis, w)
+    assert len(calls) == 2
+    vectors = np.array([v.ravel() for v in [*basis, w]])
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(4), atol=1e-14)
+    np.testing.assert_allclose([*along, left] @ vectors, before.ravel(), atol=1e-14)
+
+
 def test_local_solve_keeps_one_number_per_ado_or_shares_its_blocks():
     uniform = factorise(plan_of([trimer()], 3), 0, 0.1)
     assert isinstance(uniform, OneBasis)
-    assert uniform.inverse.shape[0] == 20
-    assert 5 <= uniform.inverse.shape[1] <= 9  # of a pair of conjugate modes only one is kept
+    assert uniform.shifts.shape == (20,)
+    assert 5 <= len(uniform.values) <= 9  # of a pair of conjugate modes only one is kept
     jordan = np.array([[0, 1], [0, 0]], dtype=complex)
     exceptional = dataclasses.replace(spin_boson(), hamiltonian=0.25 * SX, lindblad=(jordan,))
     plan = plan_of([exceptional], 3)

@@ -2,9 +2,11 @@
 #include "engine.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <new>
 #include <stdexcept>
 
@@ -34,8 +36,12 @@ static const KernelPair<T> &family(const KernelTable &isa, const Program &p, boo
 }
 
 template <class T>
-Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool single)
+Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool single, Places places)
     : source_(std::move(source)), threads_(threads), single_(single) {
+    const bool bound = omp_get_proc_bind() != omp_proc_bind_false; // by the user's environment
+    if (!bound)
+        places_ = std::move(places);
+    fixed_ = bound || !places_.empty();
     Program &p = source_.program;
     p.local.n_sandwich = static_cast<int>(source_.sandwiches[0].size());
     p.local.sandwich = source_.sandwiches[0].data();
@@ -46,8 +52,10 @@ Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool singl
     p.n_group = static_cast<int>(source_.groups.size());
     p.group = source_.groups.data();
     p.has_diagonal = source_.diagonal != nullptr;
-    join_links();
     planes_ = p.is_complex ? 2 : 1;
+    join_links();
+    count_links();
+    join_strands();
     const KernelPair<T> &kernels = family<T>(isa, p, single);
     kernels_ = p.is_complex ? kernels.complex : kernels.real;
     blocks_ = single ? 1 : (p.n_members + kernels_.lanes - 1) / kernels_.lanes;
@@ -66,6 +74,9 @@ Engine<T>::Engine(Source source, const KernelTable &isa, int threads, bool singl
 template <class T> int64_t Engine<T>::nbytes() const {
     const Program &p = source_.program;
     int64_t total = (table_.size() + diagonal_.size()) * static_cast<int64_t>(sizeof(T));
+    total += static_cast<int64_t>(counts_.size() * sizeof(int32_t));
+    total += static_cast<int64_t>(strands_.size() * sizeof(Link) +
+                                  strand_start_.size() * sizeof(int64_t));
     total += static_cast<int64_t>((visit_start_.size() + link_start_.size()) * sizeof(int64_t));
     if (p.cross_start) {
         const int64_t starts = crossing_kinds * p.n_rows;
@@ -100,6 +111,67 @@ template <class T> void Engine<T>::join_links() {
     p.visit = visits_.data(), p.link = links_.data();
 }
 
+// For the kernels of a two-level system, if all couplings are diagonal.
+template <class T> void Engine<T>::count_links() {
+    Program &p = source_.program;
+    const auto own = [](const Group &g) { return g.pair != Pair::other; };
+    if (p.d != 2 || !std::all_of(source_.groups.begin(), source_.groups.end(), own))
+        return;
+    for (int64_t r = 0; r < p.n_rows; ++r)
+        for (const GroupLinks &g : source_.links)
+            counts_.push_back(static_cast<int32_t>(g.start[r + 1] - g.start[r]));
+    p.counts = counts_.data();
+    p.two = p.has_local ? Local::plain : Local::none;
+    const int64_t each = p.n_members * planes_;
+    for (int e : {0, 1, 3, 4, 7, 12, 13, 15})
+        for (int64_t i = 0; i < each && p.has_local; ++i)
+            if (source_.table[(p.local.full + e) * each + i] != 0 || !source_.named.empty())
+                p.two = Local::full;
+}
+
+// What one real two-level system takes from each neighbour, all groups together, as factors of its
+// four elements.
+template <class T> void Engine<T>::join_strands() {
+    Program &p = source_.program;
+    if (!single_ || !p.counts || p.is_complex || !source_.named.empty())
+        return;
+    using Factors = std::array<double, 8>;
+    std::map<Factors, int32_t> known;
+    std::vector<std::pair<int32_t, Factors>> row;
+    for (int64_t r = 0; r < p.n_rows; ++r) {
+        row.clear();
+        const Link *link = p.link + p.link_start[r];
+        for (int g = 0; g < p.n_group; ++g) {
+            const Group &group = p.group[g];
+            const double *value = source_.table + group.run->value;
+            for (int n = counts_[r * p.n_group + g]; n > 0; --n, ++link) {
+                const double c = source_.table[link->coef];
+                auto own = std::find_if(row.begin(), row.end(),
+                                        [&](const auto &s) { return s.first == link->col; });
+                if (own == row.end())
+                    own = row.insert(own, {link->col, Factors{}});
+                Factors &f = own->second;
+                if (group.pair == Pair::diagonal)
+                    f[0] += c * value[0], f[3] += c * value[1];
+                else if (group.pair == Pair::swapped)
+                    f[2] += c * value[0], f[1] += c * value[1];
+                else
+                    f[5] += c * value[0], f[6] += c * value[1], p.has_across = true;
+            }
+        }
+        strand_start_.push_back(static_cast<int64_t>(strands_.size()));
+        for (const auto &[col, f] : row)
+            strands_.push_back(
+                {col, 8 * known.emplace(f, static_cast<int32_t>(known.size())).first->second});
+    }
+    strand_start_.push_back(static_cast<int64_t>(strands_.size()));
+    factors_ = Buffer<double>(8 * static_cast<int64_t>(known.size()));
+    for (const auto &[f, number] : known)
+        std::copy(f.begin(), f.end(), factors_.data() + 8 * number);
+    p.strand_start = strand_start_.data(), p.strand = strands_.data();
+    p.factors = factors_.data();
+}
+
 template <class T> int Engine<T>::members_of(int64_t block) const {
     const int64_t left = source_.program.n_members - block * kernels_.lanes;
     return static_cast<int>(std::min<int64_t>(left, kernels_.lanes));
@@ -126,6 +198,15 @@ int64_t Engine<T>::offset(int64_t ado, int64_t row, int64_t col, int64_t member)
     if (d <= 2)
         return ado * unit() + row * d + col;
     return (ado * ado_units_ + row * (ado_units_ / d) + col / lanes) * unit() + col % lanes;
+}
+
+template <class T> std::vector<int64_t> Engine<T>::places(int64_t member) const {
+    const int64_t d = source_.program.d;
+    std::vector<int64_t> all;
+    for (int64_t e = 0; e < d * d; ++e)
+        for (int64_t c = 0; c < planes_; ++c)
+            all.push_back(offset(0, e / d, e % d, member) + c * kernels_.lanes);
+    return all;
 }
 
 // (rows, members, planes) to (blocks, rows, planes, lanes); lanes beyond the last member are 0.
@@ -175,8 +256,28 @@ template <class T> Mode Engine<T>::spread(const double *weights, int64_t block, 
     return nonzero == 0 ? none : nonzero == every ? all : mixed;
 }
 
+// As many blocks as threads: a block is a task. Fewer: so is a part of its rows.
+template <class T> typename Engine<T>::Tasks Engine<T>::tasks(int64_t rows) const {
+    const int64_t wanted = blocks_ >= threads_ ? 1 : 4 * threads_;
+    const int64_t chunks = std::min(std::max<int64_t>(1, rows), wanted);
+    return {blocks_ * chunks, chunks, (rows + chunks - 1) / chunks};
+}
+
 // ---- transfers
 // -----------------------------------------------------------------------------------
+
+template <class T> void Engine<T>::clear(T *state) const {
+    const int64_t rows = source_.program.n_cols, row = ado_units_ * unit();
+    const Tasks t = tasks(rows);
+    team([&] {
+#pragma omp for schedule(static)
+        for (int64_t task = 0; task < t.n; ++task) {
+            const int64_t first = std::min(rows, task % t.chunks * t.length);
+            std::fill_n(state + task / t.chunks * block_stride() + first * row,
+                        std::min(t.length, rows - first) * row, T(0));
+        }
+    });
+}
 
 template <class T> void Engine<T>::put(const T *host, T *state) const {
     const int64_t d = source_.program.d, members = source_.program.n_members,
@@ -250,16 +351,13 @@ void Engine<T>::apply(const T *x, T *out, T *acc, const double *weights, const d
     };
     const T *tables = modulated(source_.named, table_, p.n_table, table);
     const T *diagonals = modulated(source_.named_diagonal, diagonal_, p.n_rows, diagonal);
-    const int64_t chunks = std::min<int64_t>(std::max<int64_t>(1, end - begin),
-                                             blocks_ >= threads_ ? 1 : 4 * threads_);
-    const int64_t length = (end - begin + chunks - 1) / chunks;
+    const Tasks t = tasks(end - begin);
     const int64_t per_row = int64_t{planes_} * table_lanes_;
-#pragma omp parallel num_threads(threads_)
-    {
+    team([&] {
         Buffer<T> scratch(scratch_size()), lanes(n_weights * unit());
-#pragma omp for schedule(dynamic)
-        for (int64_t task = 0; task < blocks_ * chunks; ++task) {
-            const int64_t b = task / chunks, first = begin + task % chunks * length;
+#pragma omp for schedule(runtime)
+        for (int64_t task = 0; task < t.n; ++task) {
+            const int64_t b = task / t.chunks, first = begin + task % t.chunks * t.length;
             Step<T> s{};
             const int64_t at = b * block_stride();
             s.x = x + at, s.out = out + at, s.old = s.out;
@@ -272,9 +370,9 @@ void Engine<T>::apply(const T *x, T *out, T *acc, const double *weights, const d
                     spread(weights + w * p.n_members * planes_, b, lanes.data() + w * unit());
             s.weights = lanes.data();
             s.scratch = scratch.data();
-            kernels_.rows(p, s, first, std::min(end, first + length));
+            kernels_.rows(p, s, first, std::min(end, first + t.length));
         }
-    }
+    });
 }
 
 // ---- reductions
@@ -286,8 +384,7 @@ void Engine<T>::combine(T *out, const std::vector<const T *> &arrays, const doub
                   stride = source_.program.n_members * planes_;
     const int64_t units = source_.program.n_cols * ado_units_;
     const int64_t chunks = (units + reduced_units - 1) / reduced_units;
-#pragma omp parallel num_threads(threads_)
-    {
+    team([&] {
         Buffer<T> lanes(std::max<int64_t>(1, n) * unit());
         std::vector<Mode> modes(n);
         std::vector<const T *> at(n);
@@ -302,7 +399,7 @@ void Engine<T>::combine(T *out, const std::vector<const T *> &arrays, const doub
                              at.data(), lanes.data(), modes.data(),
                              std::min(reduced_units, units - first));
         }
-    }
+    });
 }
 
 template <class T>
@@ -310,14 +407,16 @@ void Engine<T>::dots(const std::vector<const T *> &xs, const T *y, double *resul
     const int64_t chunks = (owned_units() + reduced_units - 1) / reduced_units, n = xs.size();
     const int64_t members = source_.program.n_members;
     Buffer<T> parts(std::max<int64_t>(1, n * blocks_ * chunks * unit()));
-#pragma omp parallel for num_threads(threads_) schedule(static)
-    for (int64_t task = 0; task < n * blocks_ * chunks; ++task) {
-        const int64_t i = task / (blocks_ * chunks), b = task / chunks % blocks_;
-        const int64_t first = task % chunks * reduced_units,
-                      at = b * block_stride() + first * unit();
-        kernels_.dots(xs[i] + at, y + at, std::min(reduced_units, owned_units() - first),
-                      parts.data() + task * unit());
-    }
+    team([&] {
+#pragma omp for schedule(static)
+        for (int64_t task = 0; task < blocks_ * chunks * n; ++task) {
+            const int64_t part = task / n, i = task % n;
+            const int64_t first = part % chunks * reduced_units,
+                          at = part / chunks * block_stride() + first * unit();
+            kernels_.dots(xs[i] + at, y + at, std::min(reduced_units, owned_units() - first),
+                          parts.data() + (i * blocks_ * chunks + part) * unit());
+        }
+    });
     std::fill_n(result, n * members * planes_, 0.0);
     const int lanes = kernels_.lanes;
     for (int64_t task = 0; task < n * blocks_ * chunks; ++task) {
@@ -342,14 +441,16 @@ void Engine<T>::error_norm(const T *e, const T *x, const T *y, double atol, doub
                   lanes = kernels_.lanes;
     Buffer<T> parts(std::max<int64_t>(1, blocks_ * chunks * 2 * lanes));
     std::fill_n(parts.data(), parts.size(), T(0));
-#pragma omp parallel for num_threads(threads_) schedule(static)
-    for (int64_t task = 0; task < blocks_ * chunks; ++task) {
-        const int64_t first = task % chunks * reduced_units;
-        const int64_t at = task / chunks * block_stride() + first * unit();
-        T *top = parts.data() + task * 2 * lanes;
-        kernels_.error(e + at, x + at, y + at, std::min(reduced_units, owned_units() - first),
-                       static_cast<T>(atol), static_cast<T>(rtol), top, top + lanes);
-    }
+    team([&] {
+#pragma omp for schedule(static)
+        for (int64_t task = 0; task < blocks_ * chunks; ++task) {
+            const int64_t first = task % chunks * reduced_units;
+            const int64_t at = task / chunks * block_stride() + first * unit();
+            T *top = parts.data() + task * 2 * lanes;
+            kernels_.error(e + at, x + at, y + at, std::min(reduced_units, owned_units() - first),
+                           static_cast<T>(atol), static_cast<T>(rtol), top, top + lanes);
+        }
+    });
     std::fill_n(result, source_.program.n_members, 0.0);
     for (int64_t task = 0; task < blocks_ * chunks; ++task)
         for (int64_t lane = 0; lane < (single_ ? lanes : members_of(task / chunks)); ++lane) {

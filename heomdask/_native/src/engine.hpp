@@ -2,11 +2,14 @@
 // blocks, a polynomial segment resident block by block. Fixed after construction; every method is
 // const and may run on several threads at once.
 #pragma once
+#include <omp.h>
+
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "program.hpp"
+#include "team.hpp"
 
 namespace heomdask {
 
@@ -59,12 +62,21 @@ struct Elements { // chosen elements of a state
 
 template <class T> class Engine {
   public:
-    Engine(Source source, const KernelTable &isa, int threads, bool single);
+    // `places`: of each of the threads, or none.
+    Engine(Source source, const KernelTable &isa, int threads, bool single, Places places);
 
     int64_t state_size() const { return blocks_ * block_stride(); }
     int64_t nbytes() const;
     int lanes() const { return kernels_.lanes; }
+    int threads() const { return threads_; }
+    const Program &program() const { return source_.program; }
 
+    // Where the numbers of a member's first ADO lie, (d, d, planes), and how far to the next ADO.
+    std::vector<int64_t> places(int64_t member) const;
+    int64_t ado_stride() const { return ado_units_ * unit(); }
+
+    // Zeros, written by the threads that work on them later: so they are in memory near them.
+    void clear(T *state) const;
     // Host arrays are (n, d, d, members) resp. (elements, members), complex ones interleaved.
     void put(const T *host, T *state) const;
     void fetch(const T *state, T *host) const;
@@ -83,9 +95,24 @@ template <class T> class Engine {
 
   private:
     struct Segment; // the arguments of one `recur`
+    struct Tasks {  // parts of rows, block after block
+        int64_t n, chunks, length;
+    };
+
+    // One parallel region. Tasks go to whichever thread is free, or always to the same one where
+    // threads are kept to nodes: near what it works on.
+    template <class F> void team(const F &body) const {
+#pragma omp parallel num_threads(threads_)
+        {
+            const Placed here(places_, omp_get_thread_num());
+            omp_set_schedule(fixed_ ? omp_sched_static : omp_sched_dynamic, 0);
+            body();
+        }
+    }
+    Tasks tasks(int64_t rows) const;
 
     int64_t unit() const { return int64_t{kernels_.lanes} * planes_; }
-    int64_t block_stride() const { return source_.program.n_cols * ado_units_ * unit(); }
+    int64_t block_stride() const { return source_.program.n_cols * ado_stride(); }
     int64_t owned_units() const { return source_.program.n_rows * ado_units_; }
     int members_of(int64_t block) const;
     int64_t offset(int64_t ado, int64_t row, int64_t col, int64_t member) const;
@@ -98,6 +125,8 @@ template <class T> class Engine {
     void copy_elements(const T *state, int64_t block, const Elements &chosen, T *host) const;
 
     void join_links();
+    void count_links();
+    void join_strands();
 
     Step<T> step(const Segment &s, int64_t block, int64_t k, T *lanes, T *top, T *scratch) const;
     void whole_block(const Segment &s, int64_t block, T *memory) const;
@@ -109,9 +138,14 @@ template <class T> class Engine {
     std::vector<int64_t> visit_start_, link_start_;
     std::vector<Visit> visits_;
     std::vector<Link> links_;
+    std::vector<int32_t> counts_;
+    std::vector<int64_t> strand_start_;
+    std::vector<Link> strands_;
+    Buffer<double> factors_;
     Kernels<T> kernels_;
     int threads_, planes_;
-    bool single_;
+    bool single_, fixed_;
+    Places places_;
     int64_t blocks_, ado_units_;
     int table_lanes_;
     Buffer<T> table_, diagonal_;

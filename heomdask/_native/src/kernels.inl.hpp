@@ -49,9 +49,9 @@ void image(const Program &p, const Step<Scalar<N>> &s, int64_t row, int64_t n, i
 }
 
 // Elements IN0 and IN1 of W for a two-level system, added to two of y in registers.
-template <class N, int IN0, int IN1>
+template <class N, int IN0, int IN1, int OUT0, int OUT1>
 HD_INLINE void pair(const Link *link, const Link *end, const Scalar<N> *value,
-                    const Scalar<N> *table, const Scalar<N> *x, N *y0, N *y1) {
+                    const Scalar<N> *table, const Scalar<N> *x, N (*y)[4]) {
     constexpr int S = N::size, R = N::parts;
     N first[R], second[R];
     for (int h = 0; h < R; ++h)
@@ -66,65 +66,63 @@ HD_INLINE void pair(const Link *link, const Link *end, const Scalar<N> *value,
         }
     }
     for (int h = 0; h < R; ++h) {
-        y0[h] = fma(N::load(value + h * N::lanes), first[h], y0[h]);
-        y1[h] = fma(N::load(value + S + h * N::lanes), second[h], y1[h]);
+        y[h][OUT0] = fma(N::load(value + h * N::lanes), first[h], y[h][OUT0]);
+        y[h][OUT1] = fma(N::load(value + S + h * N::lanes), second[h], y[h][OUT1]);
     }
 }
 
-// The same for a two-level system: all members of a block at once, y in registers as long as
-// couplings are diagonal.
-template <class N>
+// The part of a two-level system by itself: y = rate x + S x, where S may be known to mix only as a
+// real Hamiltonian and pure dephasing do.
+template <class N, Local Kind>
+HD_INLINE void alone(N rate, const Scalar<N> *m, const Scalar<N> *x, N *y) {
+    constexpr int S = N::size;
+    const N x0 = N::load(x), x1 = N::load(x + S), x2 = N::load(x + 2 * S), x3 = N::load(x + 3 * S);
+    const auto line = [&](int i, N own, auto... columns) HD_LAMBDA {
+        N sum = fma(rate, own, N::zero());
+        [[maybe_unused]] const N all[] = {x0, x1, x2, x3};
+        ((sum = fma(N::load(m + (4 * i + columns) * S), all[columns], sum)), ...);
+        return sum;
+    };
+    if constexpr (Kind == Local::none) {
+        y[0] = line(0, x0), y[1] = line(1, x1), y[2] = line(2, x2), y[3] = line(3, x3);
+    } else if constexpr (Kind == Local::plain) {
+        y[0] = line(0, x0, 2), y[1] = line(1, x1, 1, 2);
+        y[2] = line(2, x2, 0, 1, 2, 3), y[3] = line(3, x3, 2);
+    } else {
+        y[0] = line(0, x0, 0, 1, 2, 3), y[1] = line(1, x1, 0, 1, 2, 3);
+        y[2] = line(2, x2, 0, 1, 2, 3), y[3] = line(3, x3, 0, 1, 2, 3);
+    }
+}
+
+// The same for a two-level system with diagonal couplings: all members of a block at once, y in
+// registers.
+template <class N, Local Kind>
 void image_two(const Program &p, const Step<Scalar<N>> &s, int64_t row, int64_t n, int64_t ado) {
     constexpr int S = N::size, R = N::parts, L = N::lanes;
-    for (int64_t r = row; r < row + n; ++r) {
-        const Scalar<N> *own = s.x + r * ado;
-        Scalar<N> *out = s.scratch + (r - row) * ado;
-        N y0[R], y1[R], y2[R], y3[R];
+    const Link *link = p.link + p.link_start[row];
+    const int32_t *count = p.counts + row * p.n_group;
+    const Scalar<N> *own = s.x + row * ado, *local = s.table + int64_t{p.local.full} * S;
+    Scalar<N> *out = s.scratch;
+    for (int64_t r = row; r < row + n; ++r, own += ado, out += ado) {
+        N y[R][4];
         for (int h = 0; h < R; ++h) {
             const N rate = p.has_diagonal ? N::load(s.diagonal + r * S + h * L) : N::zero();
-            const N x0 = N::load(own + h * L), x1 = N::load(own + S + h * L);
-            const N x2 = N::load(own + 2 * S + h * L), x3 = N::load(own + 3 * S + h * L);
-            const Scalar<N> *m = s.table + int64_t{p.local.full} * S + h * L;
-            const auto line = [&](int i, N x) HD_LAMBDA {
-                N y = fma(rate, x, N::zero());
-                if (!p.has_local)
-                    return y;
-                y = fma(N::load(m + 4 * i * S), x0, y);
-                y = fma(N::load(m + (4 * i + 1) * S), x1, y);
-                y = fma(N::load(m + (4 * i + 2) * S), x2, y);
-                return fma(N::load(m + (4 * i + 3) * S), x3, y);
-            };
-            y0[h] = line(0, x0), y1[h] = line(1, x1), y2[h] = line(2, x2), y3[h] = line(3, x3);
+            alone<N, Kind>(rate, local + h * L, own + h * L, y[h]);
         }
-        const Visit *visits = p.visit + p.visit_start[r], *last = p.visit + p.visit_start[r + 1];
-        const Link *link = p.link + p.link_start[r], *end = link;
-        bool others = false;
-        for (const Visit *v = visits; v != last; ++v, link = end) {
-            const Group &group = p.group[v->group];
-            end = link + v->n;
-            others = others || group.pair == Pair::other;
-            if (group.pair == Pair::other)
-                continue;
-            const Scalar<N> *value = s.table + int64_t{group.run->value} * S;
-            if (group.pair == Pair::diagonal)
-                pair<N, 0, 3>(link, end, value, s.table, s.x, y0, y3);
-            else if (group.pair == Pair::across)
-                pair<N, 1, 2>(link, end, value, s.table, s.x, y1, y2);
+        for (int g = 0; g < p.n_group; ++g, ++count) {
+            const Link *end = link + *count;
+            const Scalar<N> *value = s.table + int64_t{p.group[g].run->value} * S;
+            if (p.group[g].pair == Pair::diagonal)
+                pair<N, 0, 3, 0, 3>(link, end, value, s.table, s.x, y);
+            else if (p.group[g].pair == Pair::across)
+                pair<N, 1, 2, 1, 2>(link, end, value, s.table, s.x, y);
             else
-                pair<N, 2, 1>(link, end, value, s.table, s.x, y1, y2);
+                pair<N, 2, 1, 1, 2>(link, end, value, s.table, s.x, y);
+            link = end;
         }
-        for (int h = 0; h < R; ++h) {
-            y0[h].store(out + h * L), y1[h].store(out + S + h * L);
-            y2[h].store(out + 2 * S + h * L), y3[h].store(out + 3 * S + h * L);
-        }
-        link = end = p.link + p.link_start[r];
-        for (const Visit *v = visits; others && v != last; ++v, link = end) {
-            end = link + v->n;
-            if (p.group[v->group].pair == Pair::other)
-                for (int h = 0; h < N::width; h += L)
-                    neighbours<N, 2>(p.group[v->group], link, end, 2, s.table + h, s.x + h, ado,
-                                     out + h, s.scratch + n * ado);
-        }
+        for (int h = 0; h < R; ++h)
+            for (int e = 0; e < 4; ++e)
+                y[h][e].store(out + e * S + h * L);
     }
 }
 
@@ -134,12 +132,16 @@ template <class N> using Epilogue = decltype(&epilogue_masked<N>);
 // Sizes known to the compiler where they pay: real numbers in registers that are really there. Two
 // levels go by blocks of several registers, for their work is mostly that of finding the
 // neighbours; larger systems by blocks of one, for their blocks fill the caches.
-template <class N> Image<N> image_for(int d) {
-    if (d == 2)
-        return image_two<N>;
+template <class N> Image<N> image_for(const Program &p) {
+    if (p.counts)
+        switch (p.two) {
+        case Local::none: return image_two<N, Local::none>;
+        case Local::plain: return image_two<N, Local::plain>;
+        case Local::full: return image_two<N, Local::full>;
+        }
 #if defined(__AVX2__)
     if constexpr (!N::is_complex && N::parts == 1)
-        switch (d) {
+        switch (p.d) {
         case 3: return image<N, 3>;
         case 4: return image<N, 4>;
         case 5: return image<N, 5>;
@@ -172,7 +174,7 @@ template <class N> Epilogue<N> epilogue_for(const Step<Scalar<N>> &s) {
 
 template <class N>
 void rows(const Program &p, const Step<Scalar<N>> &s, int64_t begin, int64_t end) {
-    const Image<N> make = image_for<N>(p.d);
+    const Image<N> make = image_for<N>(p);
     const Epilogue<N> finish = epilogue_for<N>(s);
     const int units = p.d * p.d;
     const int64_t ado = int64_t{units} * N::size,

@@ -1,6 +1,7 @@
 // One instruction set's table of kernels; HD_ISA names it.
 #include "ceilings.inl.hpp"
 #include "kernels.inl.hpp"
+#include "local.inl.hpp"
 #include "reductions.inl.hpp"
 #include "single.inl.hpp"
 
@@ -25,6 +26,7 @@ extern const KernelTable HD_TABLE(HD_ISA) = {
     {batch_of<F32, 1>(), batch_of<F32, wide>()},
     {table_of<Re<F64x4, 1>>(single_rows<Re<F64x4, 1>>),
      table_of<Cx<F64x4, 1>>(single_rows<Cx<F64x4, 1>>)},
+    solve_tile<F64>,
     {multiply_adds<F64>, 2 * chains * F64::lanes},
     {multiply_adds<F32>, 2 * chains * F32::lanes},
     triad,

@@ -63,6 +63,10 @@ struct Visit {
     int32_t group, n;
 };
 
+// What a two-level system does without its neighbours: nothing; what a real Hamiltonian and pure
+// dephasing do; anything.
+enum class Local : uint8_t { none, plain, full };
+
 struct Program {
     int d = 0;
     bool is_complex = false, has_diagonal = false, has_local = false;
@@ -78,6 +82,15 @@ struct Program {
     const int64_t *visit_start = nullptr, *link_start = nullptr;
     const Visit *visit = nullptr;
     const Link *link = nullptr;
+    // Two levels whose groups all have a kernel of their own: links of each row and group; or null.
+    const int32_t *counts = nullptr;
+    Local two = Local::full; // and the part of such a system by itself
+    // One such system, real: the neighbours of row r, each once, from strand_start[r] on; `coef` is
+    // where its factors begin: four that go to the other coherence, four that stay.
+    const int64_t *strand_start = nullptr;
+    const Link *strand = nullptr;
+    const double *factors = nullptr;
+    bool has_across = false; // whether any stays
 };
 
 constexpr int single_operators = 7; // of a superoperator, at most, see single.inl.hpp
@@ -119,11 +132,31 @@ struct MultiplyAdds { // a loop at the processor's peak, and what it does in a r
     int flops;
 };
 
+// A local solve: n numbers of an ADO to its modes and back, matrices in panels of columns, (columns
+// / local_line, rows, local_line).
+constexpr int local_tile = 12; // ADOs at a time
+constexpr int local_line = 8;  // columns of a panel: a cache line
+constexpr int local_quad = 4;  // modes are filled up to a multiple of it
+struct LocalTables {
+    int64_t n, columns, n_out; // columns: twice the modes; n_out: n; both filled up
+    const double *into, *back;
+    const double *values; // (2, columns / 2)
+};
+
+// Scratch of one thread.
+struct LocalTile {
+    double *x;      // (local_tile, n)
+    double *shifts; // (local_tile, 2)
+    double *modes;  // (local_tile, columns)
+    double *out;    // (local_tile, n_out)
+};
+
 struct KernelTable {
     const char *isa;
     KernelPair<double> f64[2]; // blocks of one register, and wide ones
     KernelPair<float> f32[2];
     KernelPair<double> single; // one member, vectorised inside the ADO
+    void (*local)(const LocalTables &, const LocalTile &);
     MultiplyAdds adds64, adds32;
     void (*triad)(double *a, const double *b, const double *c, int64_t n);
 };

@@ -124,20 +124,18 @@ void Engine<T>::recur(const T *x, T *acc, T *work0, T *work1, const double *coef
     const int64_t lanes = kernels_.lanes, n_rows = source_.program.n_rows;
     const int64_t memory = 2 * lanes + n_weights * unit() + scratch_size();
     if (threads_ == 1 || blocks_ >= threads_) {
-#pragma omp parallel num_threads(threads_)
-        {
+        team([&] {
             Buffer<T> mine(memory);
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(runtime)
             for (int64_t b = 0; b < blocks_; ++b)
                 whole_block(s, b, mine.data());
-        }
+        });
         return;
     }
-    const int64_t chunks = std::min<int64_t>(n_rows, 4 * threads_);
-    const int64_t length = (n_rows + chunks - 1) / chunks;
-    Buffer<T> tops(blocks_ * chunks * 2 * lanes);
-#pragma omp parallel num_threads(threads_)
-    {
+    const Tasks t = tasks(n_rows);
+    const int64_t chunks = t.chunks, length = t.length;
+    Buffer<T> tops(t.n * 2 * lanes);
+    team([&] {
         Buffer<T> mine(memory);
         T *weights = mine.data() + 2 * lanes;
 #pragma omp for schedule(static)
@@ -145,7 +143,7 @@ void Engine<T>::recur(const T *x, T *acc, T *work0, T *work1, const double *coef
             start_block(s, b, mine.data());
         for (int64_t k = std::max<int64_t>(start, 1); k < terms; ++k) {
 #pragma omp for schedule(static)
-            for (int64_t task = 0; task < blocks_ * chunks; ++task) {
+            for (int64_t task = 0; task < t.n; ++task) {
                 const int64_t b = task / chunks, first = std::min(n_rows, task % chunks * length);
                 T *top = tops.data() + task * 2 * lanes;
                 std::fill_n(top, 2 * lanes, T(0));
@@ -169,7 +167,7 @@ void Engine<T>::recur(const T *x, T *acc, T *work0, T *work1, const double *coef
                     finish_term(s, b, k, s.term(k), top);
             }
         }
-    }
+    });
 }
 
 } // namespace heomdask

@@ -4,3 +4,4 @@
 
 void register_engine(nanobind::module_ &m);
 void register_ceilings(nanobind::module_ &m);
+void register_local(nanobind::module_ &m);

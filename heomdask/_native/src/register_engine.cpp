@@ -12,6 +12,7 @@
 
 #include "dispatch.hpp"
 #include "engine.hpp"
+#include "local.hpp"
 #include "register.hpp"
 
 namespace nb = nanobind;
@@ -86,7 +87,7 @@ void set_crossings(const CrossingArrays &arrays, Program &p) {
 
 template <class T>
 void construct(Bound<T> *self, std::tuple<int, int64_t, int64_t, int64_t, bool, int> shape,
-               std::string isa, int threads, bool single, Doubles table,
+               std::string isa, int threads, bool single, Places places, Doubles table,
                std::optional<Doubles> diagonal, SuperArrays local, bool has_local,
                std::optional<CrossingArrays> crossings, std::vector<GroupArrays> groups,
                std::vector<Contribution> named,
@@ -135,7 +136,9 @@ void construct(Bound<T> *self, std::tuple<int, int64_t, int64_t, int64_t, bool, 
     }
     for (const Doubles &values : kept) // alive as long as the others
         self->named.emplace_back(-1, Ints(), values);
-    self->engine.emplace(std::move(source), kernel_table(isa), threads, single);
+    require(places.empty() || static_cast<int>(places.size()) == threads, "places: of each thread");
+    self->engine.emplace(std::move(source), kernel_table(isa), threads, single,
+                         std::move(places));
 }
 
 template <class T> T *state(const Bound<T> &b, const Array<T> &x) {
@@ -223,6 +226,21 @@ void error_norm(const Bound<T> &b, Array<T> e, Array<T> x, Array<T> y, double at
     b.engine->error_norm(pe, px, py, atol, rtol, result.data());
 }
 
+template <class T> void clear(const Bound<T> &b, Array<T> x) {
+    T *to = state(b, x);
+    nb::gil_scoped_release release;
+    b.engine->clear(to);
+}
+
+template <class T>
+void solve_local(const Bound<T> &b, const LocalSolve &solve, Array<T> x, Array<T> out) {
+    require(solve.fits(b.engine->program()), "a local solve of another plan");
+    const T *from = state(b, x);
+    T *to = state(b, out);
+    nb::gil_scoped_release release;
+    solve(*b.engine, from, to);
+}
+
 template <class T> void put(const Bound<T> &b, Array<const T> host, Array<T> x) {
     require(static_cast<int64_t>(host.size()) == b.host_size(), "host: wrong size");
     T *to = state(b, x);
@@ -240,24 +258,31 @@ template <class T> void fetch(const Bound<T> &b, Array<T> x, Array<T> host) {
 template <class T>
 void pack(const Bound<T> &b, Array<T> x, Longs ado, Longs row, Longs col, Array<T> host) {
     require(host.size() == ado.size() * b.members * b.planes, "host: wrong size");
-    b.engine->pack(state(b, x), elements(b, ado, row, col), host.data());
+    const T *from = state(b, x);
+    const Elements chosen = elements(b, ado, row, col);
+    nb::gil_scoped_release release;
+    b.engine->pack(from, chosen, host.data());
 }
 
 template <class T>
 void unpack(const Bound<T> &b, Array<const T> host, Longs ado, Longs row, Longs col, Array<T> x) {
     require(host.size() == ado.size() * b.members * b.planes, "host: wrong size");
-    b.engine->unpack(host.data(), elements(b, ado, row, col), state(b, x));
+    T *to = state(b, x);
+    const Elements chosen = elements(b, ado, row, col);
+    nb::gil_scoped_release release;
+    b.engine->unpack(host.data(), chosen, to);
 }
 
 template <class T> void bind(nb::module_ &m, const char *name) {
     using B = Bound<T>;
     nb::class_<B>(m, name)
         .def("__init__", &construct<T>, nb::arg("shape"), nb::arg("isa"), nb::arg("threads"),
-             nb::arg("single"), nb::arg("table"), nb::arg("diagonal").none(), nb::arg("local"),
-             nb::arg("has_local"), nb::arg("crossings").none(), nb::arg("groups"), nb::arg("named"),
-             nb::arg("named_diagonal"))
+             nb::arg("single"), nb::arg("places"), nb::arg("table"), nb::arg("diagonal").none(),
+             nb::arg("local"), nb::arg("has_local"), nb::arg("crossings").none(),
+             nb::arg("groups"), nb::arg("named"), nb::arg("named_diagonal"))
         .def_prop_ro("state_size", [](const B &b) { return b.engine->state_size(); })
         .def_prop_ro("nbytes", [](const B &b) { return b.engine->nbytes(); })
+        .def("clear", &clear<T>)
         .def("put", &put<T>)
         .def("fetch", &fetch<T>)
         .def("pack", &pack<T>)
@@ -269,7 +294,8 @@ template <class T> void bind(nb::module_ &m, const char *name) {
              nb::arg("row"), nb::arg("col"), nb::arg("probed"), nb::arg("norms"))
         .def("combine", &combine<T>)
         .def("dots", &dots<T>)
-        .def("error_norm", &error_norm<T>);
+        .def("error_norm", &error_norm<T>)
+        .def("solve_local", &solve_local<T>);
 }
 
 } // namespace

@@ -42,6 +42,7 @@ template <int P> HD_INLINE F64x4 exchanged(F64x4 a) {
     constexpr int order = (0 ^ P) | (1 ^ P) << 2 | (2 ^ P) << 4 | (3 ^ P) << 6;
     return {P ? _mm256_permute4x64_pd(a.v, order) : a.v};
 }
+HD_INLINE F64x4 middle_exchanged(F64x4 a) { return {_mm256_permute4x64_pd(a.v, 0b11011000)}; }
 HD_INLINE void transpose(F64x4 &a, F64x4 &b, F64x4 &c, F64x4 &d) {
     const __m256d p = _mm256_unpacklo_pd(a.v, b.v), q = _mm256_unpackhi_pd(a.v, b.v);
     const __m256d r = _mm256_unpacklo_pd(c.v, d.v), s = _mm256_unpackhi_pd(c.v, d.v);
@@ -111,6 +112,7 @@ HD_INLINE F64x4 of4(double a, double b, double c, double d) { return {F64x4::vec
 template <int P> HD_INLINE F64x4 exchanged(F64x4 a) {
     return of4(a.v[0 ^ P], a.v[1 ^ P], a.v[2 ^ P], a.v[3 ^ P]);
 }
+HD_INLINE F64x4 middle_exchanged(F64x4 a) { return of4(a.v[0], a.v[2], a.v[1], a.v[3]); }
 HD_INLINE void transpose(F64x4 &a, F64x4 &b, F64x4 &c, F64x4 &d) {
     const F64x4 p = a, q = b, r = c, s = d;
     a = of4(p.v[0], q.v[0], r.v[0], s.v[0]), b = of4(p.v[1], q.v[1], r.v[1], s.v[1]);

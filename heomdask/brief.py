@@ -1,0 +1,34 @@
+"""Short text for the values that a user chooses: methods and truncations.
+
+Takes: a dataclass.
+Gives: `Brief`, whose `str` is for people; the repr stays whole, for stores and digests.
+Next file: `checks.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+
+class Brief:
+    """A dataclass that reads ``Pade(2)``.
+
+    Fields without a default stand by their place, others by name and only where they differ.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __str__(self) -> str:
+        words = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.default is dataclasses.MISSING:
+                words.append(_text(value))
+            elif value != field.default:
+                words.append(f"{field.name}={_text(value)}")
+        return f"{type(self).__name__}({', '.join(words)})"
+
+
+def _text(value: object) -> str:
+    return repr(float(value)) if isinstance(value, float) else repr(value)  # numpy's too

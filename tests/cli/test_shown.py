@@ -1,0 +1,162 @@
+"""Pictures and tables as a reader sees them."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from rich.console import Console
+from toml_files import PLAIN
+from typer.testing import CliRunner
+
+import heomdask as hd
+from heomdask.cli import main, plot
+from heomdask.cli.summary import summary_table
+from heomdask.outcome import Outcome
+
+PADE = "Pade(N=1, coefficients='consistent')"
+
+
+def dataset(observables: int) -> xr.Dataset:
+    """What `hd.open` gives, of T x lam x sample, filled with numbers."""
+    names = [f"P{j + 1}" for j in range(observables)]
+    shape, times = (2, 3, 20), np.linspace(0, 730, 11)
+    dims = ("T", "lam", "sample")
+    values = np.random.default_rng(1).uniform(0, 1, (observables, *shape, len(times)))
+    found = xr.Dataset(
+        {name: ((*dims, "time"), v) for name, v in zip(names, values, strict=True)},
+        coords={"T": [77.0, 300.0], "lam": [5.0, 15.0, 35.0], "time": times},
+        attrs={
+            "observables": names,
+            "specification": {"depth": "Depth(depth=3)", "expansion": PADE},
+            "title": "A test",
+        },
+    )
+    found["status"] = (dims, np.full(shape, int(Outcome.DONE)))
+    found["convergence_error"] = (dims[:2], np.full(shape[:2], 0.00067))
+    for name, unit in (("T", "K"), ("lam", "cm^-1"), ("time", "fs")):
+        found[name].attrs["units"] = unit
+    return found
+
+
+def drawn(found: xr.Dataset, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Figure:
+    """The figure of a dataset, before it is closed."""
+    kept: list[Figure] = []
+    monkeypatch.setattr(plt, "close", kept.append)
+    plot.draw(found, folder / "picture.png")
+    monkeypatch.undo()
+    plt.close(kept[0])
+    return kept[0]
+
+
+def test_a_picture_writes_units_and_methods_for_people(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = drawn(dataset(2), tmp_path, monkeypatch)
+    assert figure.axes[0].get_title() == "T = 77 K, lam = 5 cm⁻¹"
+    assert figure.axes[-1].get_xlim() == (0.0, 730.0)
+    assert figure.axes[-1].get_xticklabels()[-1].get_text() == "730"
+    assert figure.get_supxlabel().startswith("depth 3; expansion Pade(1); mean of 20 samples")
+
+
+@pytest.mark.parametrize(
+    ("unit", "raised"),
+    [("cm^-1", "cm⁻¹"), ("cm-1", "cm⁻¹"), ("ps**-2", "ps⁻²"), ("1/fs", "1/fs"), ("K", "K")],
+)
+def test_powers_of_units_are_raised(unit: str, raised: str) -> None:
+    assert plot._raised(unit) == raised
+
+
+@pytest.mark.parametrize(
+    ("end", "ticks"),
+    [
+        (1000.0, ["0", "200", "400", "600", "800", "1000"]),
+        (730.0, ["0", "150", "300", "450", "600", "730"]),
+        (620.0, ["0", "150", "300", "450", "620"]),  # 600 would run into the last
+        (0.0, ["0"]),
+    ],
+)
+def test_the_last_tick_is_the_last_time(end: float, ticks: list[str]) -> None:
+    assert [f"{t:g}" for t in plot._ticks(np.array([0.0, end]))] == ticks
+
+
+def test_the_legend_stands_beside_the_panels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = drawn(dataset(2), tmp_path, monkeypatch)
+    panel = figure.axes[1]  # the last of the first row
+    legend = panel.get_legend()
+    assert legend is not None and not figure.legends
+    box, beside = legend.get_window_extent(), panel.get_window_extent()
+    assert 0 < box.x0 - beside.x1 < 0.1 * beside.width
+    assert abs(box.y1 - beside.y1) < 0.1 * beside.height
+    assert box.x1 < figure.bbox.x1
+
+
+def test_seven_curves_differ_in_colour_and_the_lower_ones_in_style_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel = drawn(dataset(7), tmp_path, monkeypatch).axes[0]
+    colours = [line.get_color() for line in panel.lines]
+    dashes = [str(line._dash_pattern) for line in panel.lines]
+    assert len(set(colours)) == 7 and len(set(dashes[2:])) == 5
+
+
+def lines(found: xr.Dataset, width: int) -> list[str]:
+    output = io.StringIO()
+    Console(file=output, width=width).print(summary_table(found, width))
+    return output.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("width", "observables"), [(120, 2), (80, 1), (50, 0)])
+def test_a_summary_drops_observables_to_keep_each_row_on_a_line(
+    width: int, observables: int
+) -> None:
+    text = lines(dataset(7), width)
+    rows = [line for line in text if line.startswith("│")]
+    assert len(rows) == 6 and max(map(len, text)) <= width
+    for row in rows:
+        assert row.count("±") == observables and "20 of 20" in row and row.count("0.00067") == 1
+    assert any(f"{7 - observables} more" in line for line in text)
+
+
+def test_a_summary_names_its_time_and_its_methods() -> None:
+    one = dataset(2).rename(lam="expansion").assign_coords(expansion=[PADE, "x", "y"])
+    text = "\n".join(lines(one, 80))
+    assert "last time, 730 fs" in text
+    assert "Pade(1)" in text and "N=1" not in text
+
+
+@pytest.mark.parametrize(("silent", "said"), [(0.05, True), (60.0, False)])
+def test_a_plan_that_takes_long_says_what_it_does(
+    silent: float,
+    said: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make = hd.Sweep.plan
+
+    def slowly(self: hd.Sweep, *, store: str) -> object:
+        time.sleep(0.5)
+        return make(self, store=store)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hd.Sweep, "plan", slowly)
+    monkeypatch.setattr(main, "SILENT", silent)
+    (tmp_path / "toy.toml").write_text(PLAIN)
+    main.plan("toy.toml")
+    output = capsys.readouterr()
+    assert ("timing short runs" in output.err) == said
+    assert "ADOs" in output.out
+
+
+def test_the_help_of_plan_says_that_it_takes_time() -> None:
+    text = CliRunner().invoke(main.app, ["plan", "--help"]).output
+    assert "few seconds" in text and "omputes nothing" not in text
