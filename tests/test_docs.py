@@ -114,7 +114,7 @@ def script(path: Path) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["outcomes", "toml"])
+@pytest.mark.parametrize("name", ["cluster", "outcomes", "toml"])
 def test_reference_is_generated_from_the_program(name: str) -> None:
     folder = ROOT / "docs" / "reference"
     page = (folder / f"{name}.md").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ import msgspec
 
 from heomdask.cli.plot import SUFFIXES
 from heomdask.cli.tables import Matrix, Quantity, Rows, schema
+from heomdask.ensemble import profiles
 from heomdask.outcome import Outcome
 
 OUTCOMES = """# Outcomes
@@ -37,6 +38,21 @@ that is not listed here is an error. `heomdask schema` prints the same as a JSON
   list of rows, or a list of numbers (a diagonal). Complex numbers are texts: "0.5-1j".
 - A **picture** has the format of its suffix: {", ".join(SUFFIXES)}.
 """
+CLUSTER = """# The profile of a cluster
+
+What `heomdask run CONFIG --cluster PROFILE` takes, and `Workers(cluster=PROFILE)` in Python:
+
+- `local`: worker processes of this machine;
+- `slurm`: one job of Slurm with the defaults below;
+- `ssh:HOST,HOST`: machines that `ssh` logs in to without a password;
+- `tcp://HOST:PORT` or `tls://HOST:PORT`: a scheduler that runs already;
+- the path of a TOML file with the keys of one of the tables below, chosen by `kind`. A key that is
+  not listed is an error. What a profile of Slurm leaves open is taken from Dask's own file
+  `jobqueue.yaml` if there is one.
+
+[deploy/clusters](../../deploy/clusters) holds examples, [Slurm](../howto/slurm.md) a walk through
+one.
+"""
 FOOT = "\nThis page is written by `python docs/reference/generate.py`.\n"
 
 
@@ -51,7 +67,18 @@ def toml() -> str:
     tables = schema()["$defs"]
     places: dict[str, list[str]] = {}
     _place(tables, "Config", "", places)
-    return TOML + "".join(_table(tables[name], at) for name, at in places.items()) + FOOT
+    return TOML + "".join(_table(tables[name], _title(at)) for name, at in places.items()) + FOOT
+
+
+def cluster() -> str:
+    """The page of the cluster profiles as text."""
+    tables = profiles.schema()["$defs"]
+    text = CLUSTER
+    for table in tables.values():
+        kind = table["properties"].pop("kind", None)
+        title = "`tls`" if kind is None else f'`kind = "{kind["enum"][0]}"`'
+        text += _table(table, title)
+    return text + FOOT
 
 
 def _place(tables: dict[str, Any], name: str, path: str, places: dict[str, list[str]]) -> None:
@@ -71,9 +98,12 @@ def _place(tables: dict[str, Any], name: str, path: str, places: dict[str, list[
             _place(tables, inner["$ref"].rsplit("/", 1)[1], below, places)
 
 
-def _table(table: dict[str, Any], places: list[str]) -> str:
+def _title(places: list[str]) -> str:
     named = [f"`[[{p[:-2]}]]`" if p.endswith("[]") else f"`[{p}]`" for p in places]
-    title = " and ".join(named) if places != [""] else "At the top"
+    return " and ".join(named) if places != [""] else "At the top"
+
+
+def _table(table: dict[str, Any], title: str) -> str:
     text = f"\n## {title}\n\n{table['description']}\n\n"
     text += "| key | type | unit | default | meaning |\n|---|---|---|---|---|\n"
     for key, value in table["properties"].items():
@@ -117,3 +147,4 @@ if __name__ == "__main__":
     folder = Path(__file__).parent
     (folder / "outcomes.md").write_text(outcomes(), encoding="utf-8")
     (folder / "toml.md").write_text(toml(), encoding="utf-8")
+    (folder / "cluster.md").write_text(cluster(), encoding="utf-8")

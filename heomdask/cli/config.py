@@ -7,22 +7,17 @@ Next file: `quantities.py`, for numbers with units.
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import re
 import sys
-import tomllib
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from heomdask import checks
+from heomdask import checks, toml
 from heomdask import expansion as expansions
 from heomdask.cli.physics import PhysicsBuild, operator
 from heomdask.cli.quantities import Quantities
-from heomdask.cli.tables import AxisTable, Config, SystemTable, UntilTable, schema
+from heomdask.cli.tables import AxisTable, Config, SystemTable, UntilTable
 from heomdask.ensemble.axes import Axis, axis
 from heomdask.ensemble.stopping import StandardError
 from heomdask.ensemble.sweep import SOLVER_AXES, Sweep
@@ -177,37 +172,12 @@ def read(source: str) -> Config:
     path = Path(source)
     if source in examples() and not path.is_file():
         path = Path(str(resources.files("heomdask.examples"))) / f"{source}.toml"
-    try:
-        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
-    except UnicodeDecodeError:
-        raise InputError(
-            f"`CONFIG` must be text in UTF-8, got {source!r}, which is not; save it as UTF-8."
-        ) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(
-            f"`CONFIG` must be a TOML file or one of the examples {', '.join(examples())}, "
-            f"got {source!r}: {reason}."
-        ) from None
-    return parse(text, source)
+    allowed = f"a TOML file or one of the examples {', '.join(examples())}"
+    return parse(toml.read("CONFIG", path, allowed), source)
 
 
 def parse(text: str, source: str) -> Config:
     """A configuration from TOML text; `source` names it in errors."""
-    try:
-        return msgspec.convert(tomllib.loads(text), Config)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{source} is not valid TOML: {error}.") from None
-    except msgspec.ValidationError as error:
-        raise InputError(
-            f"{source} is not a valid configuration: {error};{_meant(str(error))} "
-            "docs/reference/toml.md and `heomdask schema` list what is allowed."
-        ) from None
-
-
-def _meant(error: str) -> str:
-    """The key that is most like one that is unknown."""
-    unknown = re.search(r"unknown field `(\w+)`", error)
-    known = {key for table in schema()["$defs"].values() for key in table.get("properties", ())}
-    found = difflib.get_close_matches(unknown[1], known, 1, 0.5) if unknown else []
-    return "".join(f" did you mean `{key}`?" for key in found)
+    listed = "docs/reference/toml.md and `heomdask schema` list"
+    config: Config = toml.decode(text, Config, source, what="configuration", listed=listed)
+    return config

@@ -37,6 +37,14 @@ ConfigArgument = Annotated[
     str, typer.Argument(metavar="CONFIG", help="A TOML file, or the name of a packaged example.")
 ]
 StoreOption = Annotated[str | None, typer.Option(help="Where the store goes: a path or a URL.")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PROFILE",
+        help='Where the workers are: "local", "slurm", "ssh:HOST,HOST", an address, or a TOML file '
+        "(docs/reference/cluster.md).",
+    ),
+]
 StoreArgument = Annotated[str, typer.Argument(metavar="STORE", help="A store of `heomdask run`.")]
 
 
@@ -63,9 +71,13 @@ def run(
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a running Dask scheduler.", metavar="ADDR")
     ] = None,
+    cluster: ClusterOption = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Local worker processes; default: one a core.")
     ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Encrypt what goes to and from a cluster's workers.")
+    ] = False,
 ) -> None:
     """Run a sweep, or go on with it: what the store already holds is not computed again."""
     from heomdask.cli import config as configs
@@ -84,9 +96,10 @@ def run(
         require_drawable("output.plot", picture)
     if settings.title:
         _console.rule(escape(settings.title))
-    with _interruptible(target), Workers(scheduler=scheduler, workers=workers) as computing:
+    asked = Workers(cluster=cluster, scheduler=scheduler, workers=workers, tls=tls)
+    with _interruptible(target), asked as computing:
         with _explained():
-            needs = sweep.plan(store=target, workers=workers)  # timed, so nothing else runs yet
+            needs = sweep.plan(store=target, workers=computing)  # timed, so nothing else runs yet
         if needs.pending:
             computing.start()  # goes on by itself while the run is made ready
         _console.print(plan_table(needs))
@@ -143,18 +156,23 @@ def _interruptible(store: str) -> Iterator[None]:
 
 
 @app.command()
-def plan(config: ConfigArgument, store: StoreOption = None) -> None:
+def plan(config: ConfigArgument, store: StoreOption = None, cluster: ClusterOption = None) -> None:
     """Say what a sweep would need: points, ADOs, memory, time, store size.
 
-    It times short runs of a few points, which takes a few seconds; it writes nothing.
+    It times short runs of a few points, which takes a few seconds; it writes nothing. With a
+    profile of Slurm, also the script of a job.
     """
     from heomdask.cli import config as configs
     from heomdask.cli.summary import plan_table
+    from heomdask.ensemble.cluster import Workers
 
     settings = configs.read(config)
+    asked = Workers(cluster=cluster)
+    target = store or settings.output.store
     with _explained():
-        needs = configs.to_sweep(settings).plan(store=store or settings.output.store)
+        needs = configs.to_sweep(settings).plan(store=target, workers=asked)
     _console.print(plan_table(needs))
+    sys.stdout.write(asked.script)
 
 
 @app.command()

@@ -1,8 +1,8 @@
-"""Workers: local ones, one single-threaded process a core, loopback only; or those of a scheduler.
+"""Workers: local ones, one single-threaded process a core, loopback only; or those of a cluster.
 
-Takes: how many, or the address of a scheduler.
+Takes: how many, the address of a scheduler, or the profile of a cluster.
 Gives: `Workers`, which start when they are needed, and `connect`, a client of some at once.
-Next file: `runner.py`.
+Next file: `profiles.py`, what a cluster may be; `runner.py`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker, spawn
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from heomdask import checks, topology
+from heomdask import checks, memory, topology
+from heomdask.ensemble import profiles
+from heomdask.ensemble.profiles import Address, Local, Profile, Slurm, Ssh
 from heomdask.errors import InputError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from distributed import Client, LocalCluster
+    from distributed import Client, LocalCluster, Security
 
 STOPS = (signal.SIGINT, signal.SIGTERM)  # what a user or a batch system ends a run with
 SECONDS_TO_REACH = 10  # a running scheduler answers at once
@@ -34,11 +37,9 @@ WORKER_PROCESS = "Dask Worker process"  # how distributed's nannies name what th
 Other = TypeVar("Other")
 
 
-def worker_count(workers: int | None) -> int:
-    """How many local workers: as many as asked for, or one a CPU that this process may use."""
-    if workers is None:
-        return len(topology.allowed())
-    return checks.whole_number("workers", workers, low=1)
+def cores() -> int:
+    """CPUs that this process may use."""
+    return len(topology.allowed())
 
 
 class Workers:
@@ -48,19 +49,51 @@ class Workers:
 
     Parameters
     ----------
-    scheduler : address of a running scheduler; None starts local workers.
-    workers : how many local ones; default: one a CPU that this process may use.
+    cluster : "local", "slurm", "ssh:HOST,HOST", the address of a running scheduler, the path of a
+        TOML file with a profile, or a `Profile`.
+    scheduler : the address of a running scheduler, for short.
+    workers : how many local ones, for short; default: one a CPU that this process may use.
+    tls : encrypt what goes to and from the workers of a cluster.
     """
 
-    def __init__(self, *, scheduler: str | None = None, workers: int | None = None) -> None:
-        self._scheduler = scheduler
-        self._count = worker_count(workers)
+    def __init__(
+        self,
+        *,
+        cluster: str | Path | Profile | None = None,
+        scheduler: str | None = None,
+        workers: int | None = None,
+        tls: bool = False,
+    ) -> None:
+        profile = _profile(cluster, scheduler, workers)
+        self._profile = profiles.with_tls(profile) if tls else profile
         self._stack = contextlib.ExitStack()
         self._open = False
-        self._cluster: LocalCluster | None = None
+        self._cluster: Any = None  # each kind has a class of its own
         self._client: Client | None = None
 
+    @property
+    def share(self) -> tuple[int, int]:
+        """How many there will be, and bytes for each; behind an address, as if they were here."""
+        profile = self._profile
+        if isinstance(profile, Slurm):
+            each = profile.processes_each
+            return profile.jobs * each, profile.job_nbytes // each
+        count = cores() if isinstance(profile, Address) else _count(profile)
+        here = 1 if isinstance(profile, Ssh) else count
+        return count, memory.available() // here
+
+    @property
+    def script(self) -> str:
+        """Of a batch job, if the workers are in such."""
+        if not isinstance(self._profile, Slurm):
+            return ""
+        profiles.require_package(self._profile)
+        from heomdask.ensemble.jobqueue import job_script
+
+        return job_script(self._profile)
+
     def __enter__(self) -> Self:
+        profiles.require(self._profile)
         self._open = True
         return self
 
@@ -83,31 +116,68 @@ class Workers:
             )
 
     def start(self) -> None:
-        """Begin to start local ones, which goes on by itself; or reach the scheduler."""
+        """Begin to start them, which goes on by itself; or reach the scheduler."""
         self.require_open()
         if self._cluster is None and self._client is None:
-            if self._scheduler is None:
-                self._cluster = _local(self._stack, self._count)
+            if isinstance(self._profile, Address):
+                self._client = self._stack.enter_context(_reach(self._profile))
             else:
-                self._client = self._stack.enter_context(_reach(self._scheduler))
+                self._cluster = _started(self._stack, self._profile)
 
     def client(self) -> Client:
-        """A client of workers that are all there."""
+        """A client of workers that are there: all local ones, or the first of a cluster."""
         from distributed import Client
 
         self.start()
         if self._client is None:
             with _signals_held():
                 self._client = self._stack.enter_context(Client(self._cluster))
-        if self._scheduler is None:
-            self._client.wait_for_workers(self._count, timeout=SECONDS_TO_START)
+        if isinstance(self._profile, Slurm):
+            self._cluster.wait_for_first()
+        elif not isinstance(self._profile, Address):
+            self._client.wait_for_workers(_count(self._profile), timeout=SECONDS_TO_START)
         return self._client
 
 
+def _profile(
+    cluster: str | Path | Profile | None, scheduler: str | None, workers: int | None
+) -> Profile:
+    """The one way that was asked for; local workers are the default."""
+    if workers is not None:
+        checks.whole_number("workers", workers, low=1)
+    given = {"cluster": cluster, "scheduler": scheduler, "workers": workers}
+    both = [name for name, value in given.items() if value is not None]
+    if len(both) > 1 and not (cluster == "local" and scheduler is None):
+        raise InputError(
+            f"One of `cluster`, `scheduler` and `workers` may be given, got {' and '.join(both)}; "
+            "a cluster has as many workers as its profile says."
+        )
+    if scheduler is not None:
+        return Address(address=scheduler)
+    if cluster is None or cluster == "local":
+        return Local(workers=workers)
+    if isinstance(cluster, Profile):
+        return cluster
+    if not isinstance(cluster, (str, Path)):
+        raise checks.refuse("cluster", profiles.ALLOWED, cluster)
+    return profiles.read(cluster)
+
+
+def _count(profile: Local | Ssh) -> int:
+    if isinstance(profile, Local):
+        return profile.workers or cores()
+    return len(profile.hosts) * profile.processes
+
+
 @contextlib.contextmanager
-def connect(*, scheduler: str | None = None, workers: int | None = None) -> Iterator[Client]:
+def connect(
+    *,
+    cluster: str | Path | Profile | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+) -> Iterator[Client]:
     """A client of some `Workers`, which end with the context."""
-    with Workers(scheduler=scheduler, workers=workers) as started:
+    with Workers(cluster=cluster, scheduler=scheduler, workers=workers) as started:
         yield started.client()
 
 
@@ -130,27 +200,53 @@ def ready(client: Client | Other | Workers | None) -> Iterator[Client | Other]:
         yield client.client() if isinstance(client, Workers) else client
 
 
-def _reach(address: str) -> Client:
+def _reach(profile: Address) -> Client:
     from distributed import Client
 
+    from heomdask.ensemble.tls import security
+
+    address, private = profile.address, security(profile.tls)
     try:
         with ThreadPoolExecutor(1) as elsewhere:  # a notebook has an event loop in this thread
-            elsewhere.submit(lambda: asyncio.run(_identify(address))).result()
+            elsewhere.submit(lambda: asyncio.run(_identify(address, private))).result()
     except Exception as error:  # of many kinds, by what is wrong with the address
         reason = str(error) or f"no answer within {SECONDS_TO_REACH} s"
         raise checks.refuse(
             "scheduler", "the address of a running Dask scheduler", address,
             f"start one with `dask scheduler`, which says its address, or leave it out ({reason})",
         ) from None  # fmt: skip
-    return Client(address, timeout=SECONDS_TO_REACH)
+    return Client(address, timeout=SECONDS_TO_REACH, security=private)
 
 
-async def _identify(address: str) -> None:
+async def _identify(address: str, private: Security | None) -> None:
     """Ask for an answer; a `Client` that gets none cannot be closed in good order."""
+    from distributed import Security
     from distributed.core import rpc
 
-    async with rpc(address) as scheduler:
+    arguments = (private or Security()).get_connection_args("client")
+    async with rpc(address, connection_args=arguments) as scheduler:
         await asyncio.wait_for(scheduler.identity(), SECONDS_TO_REACH)
+
+
+def _started(stack: contextlib.ExitStack, profile: Local | Slurm | Ssh) -> Any:
+    """A cluster whose workers are about to start, and end with the stack."""
+    if isinstance(profile, Local):
+        return _local(stack, _count(profile))
+    import dask
+
+    if isinstance(profile, Ssh):
+        from heomdask.ensemble import ssh
+
+        stack.enter_context(dask.config.set(ssh.SETTINGS))
+        with _signals_held():
+            return stack.enter_context(ssh.cluster(profile))
+    from heomdask.ensemble import jobqueue
+
+    stack.enter_context(dask.config.set(jobqueue.SETTINGS))
+    with _signals_held():
+        jobs = stack.enter_context(jobqueue.SlurmJobs(profile))
+        jobs.submit()
+    return jobs
 
 
 def _local(stack: contextlib.ExitStack, count: int) -> LocalCluster:
@@ -190,7 +286,7 @@ def handled() -> list[signal.Signals]:
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait while local workers are started or ended.
+    """Let Ctrl-C and SIGTERM wait while workers are started or ended.
 
     Workers never see them, though a terminal or a batch system sends them to all processes: those
     started here inherit that they are blocked, and so do the ones that take the place of dead

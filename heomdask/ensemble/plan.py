@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import memory
-from heomdask.ensemble.cluster import worker_count
+from heomdask.ensemble.cluster import Workers
 from heomdask.ensemble.driver import pending, task_points
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.probe import Probe, probe, probes
@@ -106,14 +106,14 @@ class SweepPlan:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in self.rows())
 
 
-def make_plan(sweep: Sweep, folder: Folder | None, workers: int | None) -> SweepPlan:
+def make_plan(sweep: Sweep, folder: Folder | None, workers: int | Workers | None) -> SweepPlan:
     """Build a few points, time short runs of them, and add up. Writes nothing."""
-    count = worker_count(workers)
+    asked = workers if isinstance(workers, Workers) else Workers(workers=workers)
+    count, room = asked.share
     found = probes(sweep)
     for seen in found:
         if isinstance(seen.error, TooLarge):
             raise seen.error
-    room = memory.available() // count
     require_memory(sweep, found, room)
     new = layout(sweep, found)
     nbytes = layout_nbytes(new)

@@ -187,6 +187,8 @@ class DaskRunner:
             ended.append(self._completed.get(timeout=PATIENCE))
             while True:
                 ended.append(self._completed.get_nowait())
+        if not ended:  # batch jobs that cannot be replaced any more are an error, not a wait
+            getattr(self._client.cluster, "require_jobs", lambda: None)()
         return ended
 
     def stop(self) -> None:

@@ -216,13 +216,16 @@ class Sweep:
 
     # -- action ----------------------------------------------------------------------------------
 
-    def plan(self, store: str | Path | None = None, *, workers: int | None = None) -> SweepPlan:
+    def plan(
+        self, store: str | Path | None = None, *, workers: int | Workers | None = None
+    ) -> SweepPlan:
         """What the sweep needs: points, ADOs, memory, tasks, seconds, bytes of the store.
 
         Parameters
         ----------
         store : where it would go, a path or a URL; what is there already is left out.
-        workers : how many share the work; default: one a core of this machine.
+        workers : how many of this machine share the work, or the `Workers` that will; default: one
+            a core.
 
         Raises
         ------

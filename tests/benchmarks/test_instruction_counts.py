@@ -24,10 +24,10 @@ FUNCTION = (
 COMPILER = "GCC: (Debian 12"
 BAND = 0.05
 RECORDED = {
-    ("spinboson-3-10", "avx2"): 50_964,
-    ("spinboson-3-10", "generic"): 116_532,
-    ("fmo-7-4", "avx2"): 476_373,
-    ("fmo-7-4", "generic"): 3_040_717,
+    ("spinboson-3-10", "avx2"): 29_612,
+    ("spinboson-3-10", "generic"): 70_992,
+    ("fmo-7-4", "avx2"): 433_870,
+    ("fmo-7-4", "generic"): 3_036_498,
 }
 
 

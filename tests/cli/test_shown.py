@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import heomdask as hd
 from heomdask.cli import main, plot
 from heomdask.cli.summary import summary_table
+from heomdask.ensemble.cluster import Workers
 from heomdask.outcome import Outcome
 
 PADE = "Pade(N=1, coefficients='consistent')"
@@ -143,9 +144,9 @@ def test_a_plan_that_takes_long_says_what_it_does(
 ) -> None:
     make = hd.Sweep.plan
 
-    def slowly(self: hd.Sweep, *, store: str) -> object:
+    def slowly(self: hd.Sweep, *, store: str, workers: Workers) -> object:
         time.sleep(0.5)
-        return make(self, store=store)
+        return make(self, store=store, workers=workers)
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(hd.Sweep, "plan", slowly)
