@@ -230,10 +230,10 @@ def test_a_locked_build_is_refused_before_submission(tmp_path: Path) -> None:
     assert not (tmp_path / "s.zarr").exists()
 
 
-def test_a_url_is_refused() -> None:
+def test_an_unknown_kind_of_url_is_refused() -> None:
     for use in (sweep().run, sweep().plan, hd.open):
-        with pytest.raises(StoreError, match="local path"):
-            use("s3://bucket/x.zarr")
+        with pytest.raises(StoreError, match="`store` must be a path or a URL that can be reached"):
+            use("nowhere://bucket/x.zarr")
 
 
 @pytest.mark.parametrize("name", ["", " ", b"x.zarr", None, 3])

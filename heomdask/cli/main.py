@@ -36,7 +36,7 @@ SILENT = 2.0  # seconds after which a plan says what it is doing
 ConfigArgument = Annotated[
     str, typer.Argument(metavar="CONFIG", help="A TOML file, or the name of a packaged example.")
 ]
-StoreOption = Annotated[str | None, typer.Option(help="Where the store goes.")]
+StoreOption = Annotated[str | None, typer.Option(help="Where the store goes: a path or a URL.")]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
@@ -81,7 +81,7 @@ def run(
 ) -> None:
     """Run a sweep, or go on with it: what the store already holds is not computed again."""
     from heomdask.cli import config as configs
-    from heomdask.cli.plot import plot_store, require_drawable
+    from heomdask.cli.plot import beside, plot_store, require_drawable
     from heomdask.cli.summary import plan_table, summary_table
     from heomdask.ensemble.cluster import Workers
 
@@ -91,7 +91,7 @@ def run(
     target = store or settings.output.store
     picture = None if settings.output.plot is None else Path(settings.output.plot)
     if picture is not None and store is not None:
-        picture = Path(store).with_suffix(picture.suffix)
+        picture = beside(store, picture.suffix)
     if picture is not None:
         require_drawable("output.plot", picture)
     if settings.title:
@@ -187,13 +187,14 @@ def status(store: StoreArgument) -> None:
 def plot(
     store: StoreArgument,
     output: Annotated[
-        Path | None, typer.Option(help="The picture; default: beside the store.")
+        Path | None,
+        typer.Option(help="The picture; default: beside the store, of a URL in this folder."),
     ] = None,
 ) -> None:
     """Draw the observables against time, with the disorder's standard error as a band."""
-    from heomdask.cli.plot import plot_store, require_drawable
+    from heomdask.cli.plot import beside, plot_store, require_drawable
 
-    picture = output or Path(store).with_suffix(".png")
+    picture = output or beside(store, ".png")
     require_drawable("output", picture)
     _console.print(escape(str(plot_store(store, picture))))
 

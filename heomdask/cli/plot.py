@@ -3,7 +3,8 @@
 Takes: a store and a file name.
 Gives: a picture: the observables against time, one column a temperature (or first axis), one row
     for each point of the other axes, the standard error over the samples as a band; `plot_store`
-    draws it, `require_drawable` refuses before a run what could not be drawn after it.
+    draws it, `require_drawable` refuses before a run what could not be drawn after it; `beside`
+    is the name of a picture that has none.
 Next file: none.
 """
 
@@ -48,6 +49,12 @@ def require_drawable(name: str, picture: Path) -> None:
         ) from None
     if picture.is_dir() or not os.access(picture.parent, os.W_OK):
         raise checks.refuse(name, "a file in a folder that can be written", str(picture))
+
+
+def beside(store: str, suffix: str) -> Path:
+    """The picture of a store beside it; of one behind a URL in the current folder."""
+    place = store.rstrip("/").rsplit("/", 1)[-1] if "://" in store else store
+    return Path(place).with_suffix(suffix)
 
 
 def plot_store(store: str, picture: Path) -> Path:

@@ -146,10 +146,11 @@ def status_table(store: str) -> Table:
 
 def progress_text(store: str) -> str:
     """How many points a store holds, if it is one yet, in a few words."""
-    from heomdask.results.store import Store, local_path
+    from heomdask.results.folder import folder_of
+    from heomdask.results.store import Store
 
     try:
-        status = Store.open(local_path(store)).status()
+        status = Store.open(folder_of(store)).status()
     except HeomdaskError:
         return "nothing was computed yet"
     needed = status[status != Outcome.NOT_NEEDED]

@@ -233,7 +233,7 @@ class SolveTable(_Table, kw_only=True, frozen=True):
 class OutputTable(_Table, kw_only=True, frozen=True):
     """Where the store and the picture go, and what is kept."""
 
-    store: Annotated[str, Meta(description="Folder of the store; `--store` overrides it.")]
+    store: Annotated[str, Meta(description="Path or URL of the store; `--store` overrides it.")]
     plot: Annotated[
         str | None, Meta(description="File of the picture; its suffix chooses the format.")
     ] = None

@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ from heomdask.ensemble.sweep import Sweep
 from heomdask.ensemble.tally import Tally
 from heomdask.errors import HeomdaskWarning, StoreError, TooLarge
 from heomdask.outcome import Outcome
+from heomdask.results.folder import Folder
 from heomdask.results.store import read_per_grid, write_per_grid
 
 if TYPE_CHECKING:
@@ -40,20 +40,20 @@ ATTRS = {"long_name": "largest change of an observable at depth + 1, plus that w
 
 
 def check_convergence(
-    sweep: Sweep, path: Path, client: Client | SerialRunner | Workers | None, *, progress: bool
+    sweep: Sweep, folder: Folder, client: Client | SerialRunner | Workers | None, *, progress: bool
 ) -> xarray.Dataset:
     """Compute what `convergence_error` lacks, keep it in the store, and return the dataset."""
     from heomdask.results.dataset import open as open_dataset
 
     require_computing(client)
     _require_map(client)
-    store = recognise(sweep, path)
+    store = recognise(sweep, folder)
     with store.driving():
         store = store.heal()
         matched = match_store(sweep, store)
         if any(matched.new):
             raise StoreError(
-                f"the store {path} lacks axis values of the sweep; run the sweep on it first."
+                f"the store {folder} lacks axis values of the sweep; run the sweep on it first."
             )
         known = read_per_grid(store, NAME)
         places = {cell: _place(matched, cell) for cell in _cells(sweep)}
@@ -70,7 +70,7 @@ def check_convergence(
                     known[places[cell]] = error
             finally:  # an interrupt or a lost worker costs no more than what was under way
                 write_per_grid(store, NAME, known, ATTRS)
-    return open_dataset(path)
+    return open_dataset(folder)
 
 
 def _require_map(client: object) -> None:

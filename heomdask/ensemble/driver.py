@@ -134,7 +134,7 @@ class _Driver:
             for finished in self.runner.wait():
                 self.flying -= 1
                 self._account(finished)
-            self.work.files.require()
+            self.work.files.folder.require()
             self.stopping.settle()
             self._fill()
 

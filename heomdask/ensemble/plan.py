@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from heomdask.ensemble.cluster import Workers
 from heomdask.ensemble.driver import pending, task_points
 from heomdask.ensemble.grid import Index
 from heomdask.ensemble.probe import Probe, probe, probes
-from heomdask.ensemble.session import layout, match_store, occupied, recognise, require_disk
+from heomdask.ensemble.session import layout, match_store, recognise, require_disk
 from heomdask.ensemble.session import store_nbytes as layout_nbytes
 from heomdask.ensemble.shards import blocks
 from heomdask.ensemble.stopping import remembered
@@ -30,6 +29,7 @@ from heomdask.ensemble.task import Work, batch_members, batch_nbytes, require_me
 from heomdask.errors import TooLarge
 from heomdask.outcome import Outcome
 from heomdask.progress import duration
+from heomdask.results.folder import Folder, folder_of
 from heomdask.solve import run_batch
 
 CALIBRATION_MEMBERS = 8
@@ -106,7 +106,7 @@ class SweepPlan:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in self.rows())
 
 
-def make_plan(sweep: Sweep, path: Path | None, workers: int | Workers | None) -> SweepPlan:
+def make_plan(sweep: Sweep, folder: Folder | None, workers: int | Workers | None) -> SweepPlan:
     """Build a few points, time short runs of them, and add up. Writes nothing."""
     asked = workers if isinstance(workers, Workers) else Workers(workers=workers)
     count, room = asked.share
@@ -119,8 +119,8 @@ def make_plan(sweep: Sweep, path: Path | None, workers: int | Workers | None) ->
     nbytes = layout_nbytes(new)
     shard, order = new.shard, tuple(np.arange(n) for n in sweep.grid.shape)
     lacking = np.ones(sweep.grid.shape, dtype=bool)
-    if path is not None and occupied(path):
-        store = recognise(sweep, path)
+    if folder is not None and folder.names():
+        store = recognise(sweep, folder)
         match = match_store(sweep, store)
         shard, order = store.files.shard, match.order
         status = store.status()
@@ -128,7 +128,7 @@ def make_plan(sweep: Sweep, path: Path | None, workers: int | Workers | None) ->
             status[status == Outcome.NOT_NEEDED] = Outcome.PENDING
         lacking = pending(Work(sweep, match, store.files, tuple(map(len, order))), status)
     else:
-        require_disk(path or Path(), nbytes)
+        require_disk(folder or folder_of("."), nbytes)
     todo, shards = np.argwhere(lacking), len(blocks(lacking, shard))
     prepared = [p.prepared for p in found if p.prepared is not None]
     largest = max(prepared, key=lambda p: p.index_set.n_ado)

@@ -1,6 +1,6 @@
 """A sweep and its store, brought together: created, or recognised, grown, and driven to the end.
 
-Takes: a `Sweep`, a path, and something that computes.
+Takes: a `Sweep`, a folder, and something that computes.
 Gives: `run`, the steps of `Sweep.run`.
 Next file: `task.py`, what a worker does.
 """
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 import platform
-import shutil
 import textwrap
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,8 +27,8 @@ from heomdask.errors import BackendUnavailable, HeomdaskWarning, StoreError, Too
 from heomdask.expansion.notices import warn
 from heomdask.outcome import Outcome
 from heomdask.preparation import doubt
-from heomdask.results.chunks import PARTIAL
-from heomdask.results.store import Coordinate, Layout, Store, check_writable
+from heomdask.results.folder import Folder
+from heomdask.results.store import Coordinate, Layout, Store
 from heomdask.results.wording import in_short
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
 
 def run(
     sweep: Sweep,
-    path: Path,
+    folder: Folder,
     client: Client | Runner | Workers | None,
     *,
     progress: bool,
@@ -58,15 +56,15 @@ def run(
 
     require_computing(client)
     pickling.dumps(sweep)
-    check_writable(path)
+    folder.require_writable()
     found = probes(sweep)
     _warn_of_doubts(sweep, found)
-    if occupied(path):
-        store = recognise(sweep, path)
+    if folder.names():
+        store = recognise(sweep, folder)
     else:
         new = layout(sweep, found)
-        require_disk(path, store_nbytes(new))
-        store = Store.create(path, new)
+        require_disk(folder, store_nbytes(new))
+        store = Store.create(folder, new)
     with store.driving():
         store = store.heal()
         if retry_failed:
@@ -75,9 +73,9 @@ def run(
         remember(sweep.until, store)
         work = Work(sweep, matched, store.files, store.extents)
         failed = drive(work, store, found, client, progress=progress)
-    dataset = open_dataset(path)
+    dataset = open_dataset(folder)
     if failed:
-        where, error = next(failures(path))
+        where, error = next(failures(folder))
         warnings.warn(
             f"{failed} of {sweep.grid.size} points failed; in the store, the first is at {where}: "
             f"{textwrap.shorten(error, 200)}; see `error` and `traceback` in the dataset, and "
@@ -115,24 +113,16 @@ def _warn_of_unphysical(dataset: xarray.Dataset) -> None:
         )
 
 
-def occupied(path: Path) -> bool:
-    """Whether there is anything at the path; an empty folder is nothing, nor is half a store."""
-    return path.exists() and any(not p.name.endswith(PARTIAL) for p in path.iterdir())
-
-
 def store_nbytes(new: Layout) -> int:
     """What a full store takes, its padding included."""
     shard = sum(v.point_nbytes for v in new.variables) * math.prod(new.shard)
     return shard * math.prod(-(-n // s) for n, s in zip(new.extents, new.shard, strict=True))
 
 
-def require_disk(path: Path, nbytes: int) -> None:
+def require_disk(folder: Folder, nbytes: int) -> None:
     """Refuse a store that cannot fit on its disk."""
-    folder = path.absolute()
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if nbytes > free:
+    free = folder.free()
+    if free is not None and nbytes > free:
         raise TooLarge(
             f"The store needs about {memory.readable(nbytes)} and {memory.readable(free)} are free "
             f"on the disk of {folder}; save observables only, give fewer `times`, or another place."
@@ -204,19 +194,19 @@ def _remember(sweep: Sweep, found: Probe) -> dict[str, Any]:
     }
 
 
-def recognise(sweep: Sweep, path: Path) -> Store:
+def recognise(sweep: Sweep, folder: Folder) -> Store:
     """Open a store, after a check that it is this sweep's."""
-    store = Store.open(path)
+    store = Store.open(folder)
     if differences := _differences(sweep, store):
         raise StoreError(
-            f"the store {path} belongs to another sweep: {differences}. Use another "
+            f"the store {folder} belongs to another sweep: {differences}. Use another "
             "store for this sweep; only axis values and samples may be added to one."
         )
     match_store(sweep, store)  # a table with other rows is refused here
     if others := named.changed(sweep, store):
         words = ", ".join(f"{label!r} on the axis {name!r}" for name, label in others)
         raise StoreError(
-            f"the store {path} belongs to another sweep: {words} now stands for another object "
+            f"the store {folder} belongs to another sweep: {words} now stands for another object "
             "than when the store was filled. Use another name for it, or another store."
         )
     for remembered in store.attrs["probes"]:
@@ -226,7 +216,7 @@ def recognise(sweep: Sweep, path: Path) -> Store:
         now = probe(sweep, index)
         if now.digest != remembered["digest"]:
             raise StoreError(
-                f"the store {path} belongs to another sweep: at {sweep.grid.describe(index)} "
+                f"the store {folder} belongs to another sweep: at {sweep.grid.describe(index)} "
                 "the problem or the initial state is another now than when the store was made. Use "
                 "another store for this sweep."
             )
@@ -270,8 +260,8 @@ def match_store(sweep: Sweep, store: Store) -> Match:
         dtype = store.dtype(name)
         if dtype.kind == "i" and np.any(a.labels != a.labels.astype(dtype)):
             raise StoreError(
-                f"the store {store.path} keeps whole numbers only for {name!r}, an older version's "
-                "way, and the sweep has others; use another store."
+                f"the store {store.folder} keeps whole numbers only for {name!r}, an older "
+                "version's way, and the sweep has others; use another store."
             )
     stored = [store.labels(tuple(n for n, _ in d.axes)) for d in sweep.grid.dimensions]
     samples = store.extents[-1] if sweep.samples is not None else None

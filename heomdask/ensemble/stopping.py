@@ -296,7 +296,7 @@ class Stopping:
         first = [i * n for i, n in zip(shard, self._files.shard, strict=True)]
         places = [tuple(f + i for f, i in zip(first, p, strict=True)) for p in failed]
         if places:
-            record_failures(self._files.path, dict.fromkeys(places, ("", "")))
+            record_failures(self._files.folder, dict.fromkeys(places, ("", "")))
 
 
 def _product(parts: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:

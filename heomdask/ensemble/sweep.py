@@ -26,8 +26,8 @@ from heomdask.ensemble.grid import Grid, Index
 from heomdask.ensemble.stopping import rules
 from heomdask.errors import InputError
 from heomdask.observables import InteractionEnergy, Observable
+from heomdask.results.folder import folder_of
 from heomdask.results.solution import STORED
-from heomdask.results.store import local_path
 from heomdask.solvers.propagate import METHODS
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class Sweep:
 
         Parameters
         ----------
-        store : where it would go; what is there already is left out.
+        store : where it would go, a path or a URL; what is there already is left out.
         workers : how many of this machine share the work, or the `Workers` that will; default: one
             a core.
 
@@ -233,7 +233,7 @@ class Sweep:
         """
         from heomdask.ensemble.plan import make_plan
 
-        return make_plan(self, None if store is None else local_path(store), workers)
+        return make_plan(self, None if store is None else folder_of(store), workers)
 
     def run(
         self,
@@ -247,7 +247,9 @@ class Sweep:
 
         Parameters
         ----------
-        store : folder of the zarr store; created, resumed, or extended by new values and samples.
+        store : of zarr; created, resumed, or extended by new values and samples. The path of a
+            folder, or a URL: ``s3://bucket/name.zarr``, or of anything else that fsspec knows.
+            Its settings for fsspec travel to the workers, credentials of the environment do not.
         client : a Dask client; a runner such as `SerialRunner()`; `Workers`, which are started if
             there is anything to compute; or None, for one single-threaded worker process on every
             core of this machine.
@@ -260,7 +262,7 @@ class Sweep:
         """
         from heomdask.ensemble.session import run
 
-        return run(self, local_path(store), client, progress=progress, retry_failed=retry_failed)
+        return run(self, folder_of(store), client, progress=progress, retry_failed=retry_failed)
 
     def check_convergence(
         self,
@@ -277,7 +279,7 @@ class Sweep:
 
         Parameters
         ----------
-        store : folder of the zarr store, after `run`.
+        store : path or URL of the zarr store, after `run`.
         client : a Dask client; a `SerialRunner` computes here; None starts local workers.
         progress : show a progress bar; without a terminal, a line now and then.
 
@@ -288,7 +290,7 @@ class Sweep:
         """
         from heomdask.ensemble.convergence_check import check_convergence
 
-        return check_convergence(self, local_path(store), client, progress=progress)
+        return check_convergence(self, folder_of(store), client, progress=progress)
 
 
 def digest_of_bytes(data: bytes) -> str:

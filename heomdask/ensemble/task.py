@@ -163,9 +163,8 @@ class _Writer:
 
     def open(self, shard: Shard) -> _OpenShard:
         """A shard as it stands: blank, or what an earlier run committed."""
-        self.files.require()
         status = self.files.read("status", shard)
-        known = self.files.file("status", shard).exists()
+        known = status.any()
         values = {
             v.name: self.files.read(v.name, shard) if known else self.files.blank(v)
             for v in self.files.variables
@@ -184,7 +183,7 @@ class _Writer:
         owner.waiting -= 1
         if owner.waiting == 0:
             if owner.failures:
-                record_failures(self.files.path, owner.failures)
+                record_failures(self.files.folder, owner.failures)
             self.files.commit(owner.shard, owner.values)
             owner.values = {}
 

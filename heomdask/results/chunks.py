@@ -13,12 +13,8 @@ whole or not at all, whenever the process is killed. A test holds both ways equa
 from __future__ import annotations
 
 import math
-import os
-import shutil
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,9 +22,9 @@ from numpy.typing import NDArray
 
 from heomdask.errors import StoreError
 from heomdask.outcome import Outcome
+from heomdask.results.folder import Folder
 
 Shard = tuple[int, ...]  # which block of points, one number a dimension
-PARTIAL = ".partial"
 SOLVED = np.isin(np.arange(256), [outcome for outcome in Outcome if outcome.solved])  # by code
 MISSING = {"f": np.nan, "c": complex(np.nan, np.nan), "u": 0, "i": 0}  # by kind of dtype
 
@@ -71,14 +67,16 @@ class Files:
 
     Attributes
     ----------
-    path : the store's folder.
+    folder : of the store.
     shard : points of a shard along each dimension.
     variables : all arrays that shards consist of, `status` last: it is written after the data.
+    stem : how the names of chunk files begin; zarr sees those with a "c" only.
     """
 
-    path: str
+    folder: Folder
     shard: tuple[int, ...]
     variables: tuple[Variable, ...]
+    stem: str = "c"
 
     def variable(self, name: str) -> Variable:
         return next(v for v in self.variables if v.name == name)
@@ -89,32 +87,19 @@ class Files:
 
     def chunk(self, name: str, shard: Shard) -> str:
         """The name of a chunk file."""
-        return ".".join(["c", *map(str, shard), *("0" for _ in self.variable(name).tail)])
+        return ".".join([self.stem, *map(str, shard), *("0" for _ in self.variable(name).tail)])
 
-    def file(self, name: str, shard: Shard) -> Path:
-        return Path(self.path, name, self.chunk(name, shard))
+    def file(self, name: str, shard: Shard) -> str:
+        """The same in the store's folder."""
+        return f"{name}/{self.chunk(name, shard)}"
 
     def nbytes(self, name: str) -> int:
         """Of a chunk file; all of a variable are equal."""
         return self.variable(name).point_nbytes * math.prod(self.shard)
 
-    def sizes(self, name: str) -> dict[str, int]:
-        """The chunk files of a variable that are there, and their bytes."""
-        with os.scandir(Path(self.path, name)) as entries:
-            return {
-                e.name: e.stat().st_size
-                for e in entries
-                if e.name.startswith("c.") and not e.name.endswith(PARTIAL)
-            }
-
-    def require(self) -> None:
-        """Refuse to go on without a store."""
-        if not Path(self.path, "zarr.json").exists():
-            raise deleted(Path(self.path))
-
     def survey(
         self, extents: Sequence[int]
-    ) -> tuple[dict[Shard, NDArray[Any]], dict[Shard, list[Path]]]:
+    ) -> tuple[dict[Shard, NDArray[Any]], dict[Shard, list[str]]]:
         """The status of all shards that have one, and the damaged files of shards.
 
         Points of a damaged shard that have values count as pending. `status` is read before the
@@ -122,18 +107,19 @@ class Files:
         """
         counts = [-(-n // s) for n, s in zip(extents, self.shard, strict=True)]
         shards = list(np.ndindex(*counts))
-        written = self.sizes("status")
-        codes: dict[Shard, NDArray[Any]] = {}
-        damaged: dict[Shard, list[Path]] = {}
+        written = self.folder.sizes("status")
+        whole: list[Shard] = []
+        damaged: dict[Shard, list[str]] = {}
         for shard in shards:
             size = written.get(self.chunk("status", shard))
             if size == self.nbytes("status"):
-                codes[shard] = self.read("status", shard)
+                whole.append(shard)
             elif size is not None:
                 damaged[shard] = [self.file("status", shard)]
+        codes = self.read_shards("status", whole)
         solved = {shard for shard, found in codes.items() if SOLVED[found].any()}
         for name in (v.name for v in self.variables[:-1]):
-            sizes, nbytes = self.sizes(name), self.nbytes(name)
+            sizes, nbytes = self.folder.sizes(name), self.nbytes(name)
             for shard in shards:
                 size = sizes.get(self.chunk(name, shard))
                 if size != nbytes and (size is not None or shard in solved):
@@ -144,64 +130,55 @@ class Files:
 
     def read(self, name: str, shard: Shard) -> NDArray[Any]:
         """A shard's values (writable), blank where the file is missing."""
+        return self.read_shards(name, [shard])[shard]
+
+    def read_shards(self, name: str, shards: Sequence[Shard]) -> dict[Shard, NDArray[Any]]:
+        """The same of several shards."""
+        files = {shard: self.file(name, shard) for shard in shards}
+        there = self.folder.read(files.values())
+        if len(there) < len(files):
+            self.folder.require()
+        found = {}
+        for shard, file in files.items():
+            raw = there.get(file)
+            if raw is None:
+                found[shard] = self.blank(self.variable(name))
+            elif len(raw) != self.nbytes(name):
+                raise damaged_chunk(f"{self.folder}/{file}")
+            else:
+                found[shard] = self._values(name, raw)
+        return found
+
+    def whole(self, shard: Shard) -> dict[str, NDArray[Any]] | None:
+        """All values of a shard, if none of its files is missing or damaged."""
+        files = {v.name: self.file(v.name, shard) for v in self.variables}
+        there = self.folder.read(files.values())
+        found = {name: there.get(file, b"") for name, file in files.items()}
+        if any(len(raw) != self.nbytes(name) for name, raw in found.items()):
+            return None
+        return {name: self._values(name, raw) for name, raw in found.items()}
+
+    def _values(self, name: str, raw: bytes) -> NDArray[Any]:
         variable = self.variable(name)
-        shape = (*self.shard, *variable.shape)
-        file = self.file(name, shard)
-        try:
-            raw = file.read_bytes()
-        except FileNotFoundError:
-            self.require()
-            return self.blank(variable)
-        if len(raw) != self.nbytes(name):
-            raise damaged_chunk(file)
-        dtype = np.dtype(variable.dtype).newbyteorder("<")
-        return np.frombuffer(raw, dtype).astype(variable.dtype).reshape(shape)
+        values = np.frombuffer(raw, np.dtype(variable.dtype).newbyteorder("<"))
+        return values.astype(variable.dtype).reshape((*self.shard, *variable.shape))
 
     def commit(self, shard: Shard, values: Mapping[str, NDArray[Any]]) -> None:
         """Replace a shard: every variable's file as a whole, `status` after all others."""
+        self.folder.require()
+        contents = {}
         for variable in self.variables:
             dtype = np.dtype(variable.dtype).newbyteorder("<")
             data = np.ascontiguousarray(values[variable.name], dtype=dtype)
-            replace(self.file(variable.name, shard), data.tobytes())
+            contents[self.file(variable.name, shard)] = data.reshape(-1).view(np.uint8).data
+        status = self.file("status", shard)
+        self.folder.write({name: data for name, data in contents.items() if name != status})
+        self.folder.write({status: contents[status]})
 
 
-def damaged_chunk(file: Path) -> StoreError:
+def damaged_chunk(file: str) -> StoreError:
     """The error for a chunk file that is cut off, or gone though its points were computed."""
     return StoreError(
         f"the chunk file {file} is damaged or missing; run the sweep again on its store: the "
         "points of that file are computed again, all others stay."
     )
-
-
-def deleted(path: Path) -> StoreError:
-    """The error for a store that went away while it was in use."""
-    return StoreError(
-        f"{path} was deleted while the sweep ran; run the sweep again, and leave its store alone."
-    )
-
-
-def replace(file: Path, data: bytes) -> None:
-    """Write a file so that others see the old one or the new one, never a part."""
-    partial = file.with_name(f"{file.name}.{uuid.uuid4().hex}{PARTIAL}")
-    try:
-        partial.write_bytes(data)
-        partial.replace(file)
-    except FileNotFoundError:
-        raise deleted(file.parent) from None
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise StoreError(
-            f"the store cannot be written: {error}. Free space, or mend the permissions, and run "
-            "again: what is committed stays."
-        ) from error
-
-
-def sweep_leftovers(path: Path) -> int:
-    """Delete the half-written files of killed processes; how many there were."""
-    leftovers = list(path.rglob(f"*{PARTIAL}"))
-    for leftover in leftovers:
-        if leftover.is_dir():
-            shutil.rmtree(leftover)
-        else:
-            leftover.unlink(missing_ok=True)
-    return len(leftovers)

@@ -21,8 +21,9 @@ from heomdask import checks
 from heomdask.errors import HeomdaskWarning, InputError, StoreError
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import damaged_chunk
+from heomdask.results.folder import Folder, folder_of
 from heomdask.results.moments import Moments, from_parts
-from heomdask.results.store import TEXTS, Store, local_path
+from heomdask.results.store import TEXTS, Store
 from heomdask.results.wording import in_short
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ BLOCK_NBYTES = 32 * 2**20  # of a variable, read at once
 PER_POINT = ("status", "n_ado", "applications", "seconds", *TEXTS)
 
 
-def open(store: str | Path) -> xarray.Dataset:
+def open(store: str | Path | Folder) -> xarray.Dataset:
     """A store as a dataset, loaded on use, every axis ascending.
 
     Parameters
     ----------
-    store : the folder that `Sweep.run` filled or is filling.
+    store : path or URL of what `Sweep.run` filled or is filling.
 
     Returns
     -------
@@ -47,14 +48,14 @@ def open(store: str | Path) -> xarray.Dataset:
     """
     import xarray
 
-    path = local_path(store)
-    for file in Store.open(path).damaged():
+    folder = folder_of(store)
+    for file in Store.open(folder).damaged():
         raise damaged_chunk(file)
     try:
-        dataset: xarray.Dataset = xarray.open_zarr(str(path), consolidated=False, chunks=None)
+        dataset: xarray.Dataset = xarray.open_zarr(folder.zarr(), consolidated=False, chunks=None)
     except Exception as error:
         raise StoreError(
-            f"the coordinates in {path} are damaged ({error}); put a copy of them back, or use "
+            f"the coordinates in {folder} are damaged ({error}); put a copy of them back, or use "
             "another store."
         ) from error
     axes = dataset.attrs["specification"]["axes"]
@@ -70,7 +71,7 @@ def open(store: str | Path) -> xarray.Dataset:
     return dataset[[*shown[:-2], *(n for n in dataset.data_vars if n not in shown), *TEXTS]]
 
 
-def failures(store: str | Path) -> Iterator[tuple[str, str]]:
+def failures(store: str | Path | Folder) -> Iterator[tuple[str, str]]:
     """Failed points: where (axis values in words) and the error's text."""
     dataset = open(store)
     failed = np.argwhere(dataset["status"].values == Outcome.FAILED)

@@ -5,25 +5,22 @@ Gives: `Spare`, which hides points of a shard and brings them back.
 Next file: `store.py`.
 
 What a store shows must not depend on which points happened to be under way when a stopping rule was
-met, so those beyond it show neither values nor outcomes. Their numbers wait in files of the same
-kind in a folder that zarr does not look into; should they be needed again, they are not computed
-again. Whenever the process is killed, a point is whole, hidden, or pending.
+met, so those beyond it show neither values nor outcomes. Their numbers wait beside the chunk files
+under names that zarr does not look for; should they be needed again, they are not computed again.
+Whenever the process is killed, a point is whole, hidden, or pending.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask.errors import StoreError
 from heomdask.outcome import Outcome
-from heomdask.results.chunks import SOLVED, Files, Shard, replace
-
-FOLDER = "status/spare"  # inside an array, where zarr looks for no others
+from heomdask.results.chunks import SOLVED, Files, Shard
 
 
 class Spare:
@@ -31,7 +28,8 @@ class Spare:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._hidden = dataclasses.replace(files, path=str(Path(files.path, FOLDER)))
+        self._data = [v.name for v in files.variables[:-1]]
+        self._hidden = dataclasses.replace(files, stem="spare")
 
     def hide(self, shard: Shard, points: NDArray[np.bool_]) -> list[Shard]:
         """Make points of a shard not needed; which of them had failed (indices in the shard)."""
@@ -46,12 +44,12 @@ class Spare:
             self._write_status(self._files, shard, status)
         if SOLVED[status].any():
             values = self._read(self._files, shard)
-            for variable in self._files.variables[:-1]:
-                values[variable.name][points] = variable.missing
+            for name in self._data:
+                values[name][points] = self._files.variable(name).missing
             status[points] = Outcome.NOT_NEEDED
             self._files.commit(shard, {**values, "status": status})
         else:
-            self._remove(self._files, shard)
+            self._delete(self._files, shard, self._data)
             status[points] = Outcome.NOT_NEEDED
             self._write_status(self._files, shard, status)
         return [tuple(place) for place in failed.tolist()]
@@ -73,8 +71,8 @@ class Spare:
             if SOLVED[kept["status"]].any():
                 self._write_status(self._hidden, shard, kept["status"])
             else:
-                self._hidden.file("status", shard).unlink()
-                self._remove(self._hidden, shard)
+                self._delete(self._hidden, shard, ["status"])
+                self._delete(self._hidden, shard, self._data)
         return status
 
     def _keep(self, shard: Shard, points: NDArray[np.bool_], status: NDArray[np.uint8]) -> None:
@@ -83,16 +81,15 @@ class Spare:
         values["status"] = status
         for name, value in values.items():
             kept[name][points] = value[points]
-            Path(self._hidden.path, name).mkdir(parents=True, exist_ok=True)
         self._hidden.commit(shard, kept)
 
     def _kept(self, shard: Shard) -> dict[str, NDArray[Any]]:
         """What is hidden of a shard; nothing if its files are damaged."""
-        if self._hidden.file("status", shard).exists():
-            try:
-                return self._read(self._hidden, shard)
-            except StoreError:
-                self._hidden.file("status", shard).unlink()
+        if self._files.folder.exists(self._hidden.file("status", shard)):
+            whole = self._hidden.whole(shard)
+            if whole is not None:
+                return whole
+            self._delete(self._hidden, shard, ["status"])
         return {v.name: self._files.blank(v) for v in self._files.variables}
 
     @staticmethod
@@ -101,10 +98,8 @@ class Spare:
 
     @staticmethod
     def _write_status(files: Files, shard: Shard, status: NDArray[np.uint8]) -> None:
-        replace(files.file("status", shard), status.tobytes())
+        files.folder.write({files.file("status", shard): status.tobytes()})
 
     @staticmethod
-    def _remove(files: Files, shard: Shard) -> None:
-        """Delete the values of a shard that has none."""
-        for variable in files.variables[:-1]:
-            files.file(variable.name, shard).unlink(missing_ok=True)
+    def _delete(files: Files, shard: Shard, names: Iterable[str]) -> None:
+        files.folder.delete(files.file(name, shard) for name in names)

@@ -12,14 +12,9 @@ written last when the store grows, so a store whose growth was interrupted is he
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import shutil
-import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,15 +22,8 @@ from numpy.typing import NDArray
 
 from heomdask.errors import HeomdaskWarning, StoreError
 from heomdask.outcome import Outcome
-from heomdask.results.chunks import (
-    PARTIAL,
-    Files,
-    Shard,
-    Variable,
-    deleted,
-    replace,
-    sweep_leftovers,
-)
+from heomdask.results.chunks import Files, Shard, Variable
+from heomdask.results.folder import GROUP, Folder, deleted
 
 if TYPE_CHECKING:
     import zarr
@@ -96,33 +84,29 @@ def status_variable() -> Variable:
 class Store:
     """A store on disk, as the driver sees it."""
 
-    def __init__(self, path: Path, group: zarr.Group) -> None:
-        self.path = path
+    def __init__(self, folder: Folder, group: zarr.Group) -> None:
+        self.folder = folder
         self.group = group
         self.attrs: dict[str, Any] = dict(group.attrs)
         for name in OURS + THEIRS:
             if name not in self.attrs:
-                raise damaged_metadata(path, f"it lacks the attribute {name!r}")
+                raise damaged_metadata(str(folder), f"it lacks the attribute {name!r}")
         self.dimensions: tuple[str, ...] = tuple(self.attrs["dimensions"])
         self.extents: tuple[int, ...] = tuple(self.attrs["extents"])
         shard: tuple[int, ...] = tuple(self.attrs["shard"])
         names = self.attrs["variables"]
-        self.files = Files(str(path), shard, tuple(self._variable(n, shard) for n in names))
+        self.files = Files(folder, shard, tuple(self._variable(n, shard) for n in names))
         axes = [name for axis in self.attrs["specification"]["axes"] for name in axis["names"]]
-        folders = [f.parent for f in path.glob("*/zarr.json")]
-        others = {*axes, *TEXTS, *(f.name for f in folders if f.suffix != PARTIAL)}
+        arrays = folder.read(f"{name}/zarr.json" for name in folder.names() if name != GROUP)
+        others = {*axes, *TEXTS, *(file.removesuffix("/zarr.json") for file in arrays)}
         for name in others.difference(names):
             self._array(name)
 
     # -- opening ---------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, path: Path, layout: Layout) -> Store:
-        """A new store; it is one only when it is whole.
-
-        Made in memory, written beside its place and renamed. An empty folder that stands there (a
-        mount point, maybe) stays and is filled, with the metadata of the group last.
-        """
+    def create(cls, folder: Folder, layout: Layout) -> Store:
+        """A new store, made in memory; it is one only when it is whole."""
         attrs = {
             "heomdask_store": FORMAT,
             **layout.attrs,
@@ -131,52 +115,39 @@ class Store:
             "shard": list(layout.shard),
             "variables": [v.name for v in layout.variables],
         }
-        name = f"{path.name}.{uuid.uuid4().hex}{PARTIAL}"
-        partial = path / name if path.is_dir() else path.with_name(name)
-        try:
-            for key, content in _files(layout, attrs).items():
-                file = partial / key
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
-            if path.is_dir():
-                for part in sorted(partial.iterdir(), key=lambda p: p.name == "zarr.json"):
-                    part.rename(path / part.name)
-                partial.rmdir()
-            else:
-                partial.rename(path)
-        except OSError as error:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise unwritable(path, error) from error
-        return cls.open(path)
+        folder.create(_files(layout, attrs))
+        return cls.open(folder)
 
     @classmethod
-    def open(cls, path: Path) -> Store:
+    def open(cls, folder: Folder) -> Store:
         """An existing store of this package; anything else is refused."""
         import zarr
 
-        if not path.exists():
-            raise StoreError(f"`store` must be a heomdask store, got {path}, where nothing is.")
-        if not (path / "zarr.json").exists():
+        if not folder.exists(GROUP):
+            if not folder.names():
+                raise StoreError(
+                    f"`store` must be a heomdask store, got {folder}, where nothing is."
+                )
             raise StoreError(
                 f"`store` must be a heomdask store, or for a new one a path where nothing is yet, "
-                f"got {path}, which has no zarr.json; choose another path."
+                f"got {folder}, which has no zarr.json; choose another path."
             )
         try:
-            group = zarr.open_group(str(path), mode="r+", use_consolidated=False)
+            group = zarr.open_group(folder.zarr(), mode="r+", use_consolidated=False)
         except Exception as error:
-            raise damaged_metadata(path, str(error)) from error
+            raise damaged_metadata(str(folder), str(error)) from error
         found = group.attrs.get("heomdask_store")
         if found is None:
             raise StoreError(
-                f"`store` must be a heomdask store, got {path}, whose zarr.json another program "
+                f"`store` must be a heomdask store, got {folder}, whose zarr.json another program "
                 "wrote or damaged; choose another path, or put a copy of that file back."
             )
         if found != FORMAT:
             raise StoreError(
-                f"`store` must have format {FORMAT} for this version of heomdask, got {path} with "
-                f"format {found}; use the version that made it."
+                f"`store` must have format {FORMAT} for this version of heomdask, got {folder} "
+                f"with format {found}; use the version that made it."
             )
-        return cls(path, group)
+        return cls(folder, group)
 
     def _array(self, name: str) -> zarr.Array[Any]:
         import zarr
@@ -184,9 +155,9 @@ class Store:
         try:
             array = self.group[name]
         except Exception as error:
-            raise damaged_metadata(self.path / name, str(error)) from error
+            raise damaged_metadata(f"{self.folder}/{name}", str(error)) from error
         if not isinstance(array, zarr.Array):
-            raise damaged_metadata(self.path / name, "it is no array")
+            raise damaged_metadata(f"{self.folder}/{name}", "it is no array")
         return array
 
     def _variable(self, name: str, shard: tuple[int, ...]) -> Variable:
@@ -194,38 +165,21 @@ class Store:
         array = self._array(name)
         names = array.metadata.dimension_names or ()  # type: ignore[union-attr]  # only format 2 has none
         if len(names) != array.ndim:
-            raise damaged_metadata(self.path / name, "it does not name its dimensions")
+            raise damaged_metadata(f"{self.folder}/{name}", "it does not name its dimensions")
         tail_names = names[len(shard) :]
         tail = tuple(zip(map(str, tail_names), array.shape[len(shard) :], strict=True))
         if array.chunks != (*shard, *array.shape[len(shard) :]) or array.compressors:
             raise StoreError(
-                f"the store {self.path} is damaged: {name!r} has chunks {array.chunks} where a "
+                f"the store {self.folder} is damaged: {name!r} has chunks {array.chunks} where a "
                 f"shard is {shard}; two writers in one chunk would lose points. Use another store."
             )
         return Variable(name, str(array.dtype), tail, dict(array.attrs))
 
     # -- use -------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def driving(self) -> Iterator[None]:
-        """Hold the store as its only driver; leftovers of killed ones are swept away."""
-        try:
-            lock = os.open(self.path / "status" / "driver.lock", os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise unwritable(self.path, error) from error
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise StoreError(
-                    f"the store {self.path} is in use by another run; wait for it, or end it."
-                ) from None
-            except OSError:  # a file system without locks: then nothing guards
-                pass
-            sweep_leftovers(self.path)
-            yield
-        finally:
-            os.close(lock)
+    def driving(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the store as its only driver."""
+        return self.folder.driving()
 
     def status(self) -> NDArray[np.uint8]:
         """Codes of `Outcome` on the whole grid; points whose files are damaged are pending."""
@@ -238,9 +192,10 @@ class Store:
             result[block] = codes
         return result[tuple(slice(n) for n in self.extents)]
 
-    def damaged(self) -> list[Path]:
+    def damaged(self) -> list[str]:
         """Chunk files that are cut off, or gone though their points were computed."""
-        return [file for files in self.files.survey(self.extents)[1].values() for file in files]
+        damaged = self.files.survey(self.extents)[1]
+        return [f"{self.folder}/{file}" for files in damaged.values() for file in files]
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """In what the values of a coordinate are kept."""
@@ -258,7 +213,7 @@ class Store:
             values: list[Any] = np.asarray(array[:]).tolist()
         except Exception as error:
             raise StoreError(
-                f"the chunk file in {self.path / name} is damaged ({error}); put a copy of it "
+                f"the chunk file in {self.folder}/{name} is damaged ({error}); put a copy of it "
                 "back, or use another store."
             ) from error
         return values
@@ -277,7 +232,7 @@ class Store:
             first = ends[coordinate.dimension] - len(coordinate.values)
             self._array(coordinate.name)[first:] = coordinate.values
         self.group.attrs["extents"] = list(extents)
-        return Store.open(self.path)
+        return Store.open(self.folder)
 
     def heal(self) -> Store:
         """Cut what an interrupted growth left; make points of damaged files pending, with a word.
@@ -288,18 +243,17 @@ class Store:
         codes, damaged = self.files.survey(self.extents)
         for shard, files in damaged.items():
             if shard in codes:
-                replace(self.files.file("status", shard), codes[shard].tobytes())
-            for file in files:
-                file.unlink(missing_ok=True)
+                self.folder.write({self.files.file("status", shard): codes[shard].tobytes()})
+            self.folder.delete(files)
         if damaged:
             first = next(iter(damaged.values()))[0]
             warnings.warn(
                 f"chunk files of {len(damaged)} shards are damaged or missing in the store, the "
-                f"first is {first}; their points are pending again.",
+                f"first is {self.folder}/{first}; their points are pending again.",
                 HeomdaskWarning,
                 stacklevel=4,
             )
-        return Store.open(self.path) if resized else self
+        return Store.open(self.folder) if resized else self
 
     def _resize(self, extents: tuple[int, ...]) -> bool:
         """Give every array along the points' dimensions, coordinates too, these extents.
@@ -327,12 +281,12 @@ class Store:
         }:
             status = self.files.read("status", shard)
             status[status == outcome] = Outcome.PENDING
-            replace(self.files.file("status", shard), status.tobytes())
+            self.folder.write({self.files.file("status", shard): status.tobytes()})
         if found:
-            record_failures(str(self.path), dict.fromkeys(map(tuple, found), ("", "")))
+            record_failures(self.folder, dict.fromkeys(map(tuple, found), ("", "")))
 
 
-def record_failures(path: str, records: Mapping[Shard, tuple[str, str]]) -> None:
+def record_failures(folder: Folder, records: Mapping[Shard, tuple[str, str]]) -> None:
     """Keep error text and traceback of failed points (index in the store -> texts).
 
     They lie in chunks like all else, so a shard's owner is their only writer.
@@ -340,9 +294,9 @@ def record_failures(path: str, records: Mapping[Shard, tuple[str, str]]) -> None
     import zarr
 
     try:
-        group = zarr.open_group(path, mode="r+", use_consolidated=False)
+        group = zarr.open_group(folder.zarr(), mode="r+", use_consolidated=False)
     except FileNotFoundError:
-        raise deleted(Path(path)) from None
+        raise deleted(str(folder)) from None
     for point, texts in records.items():
         for name, text in zip(TEXTS, texts, strict=True):
             group[name][point] = text  # type: ignore[index]  # an array, not a group
@@ -368,49 +322,12 @@ def write_per_grid(
     )  # fmt: skip
 
 
-def damaged_metadata(folder: Path, what: str) -> StoreError:
+def damaged_metadata(place: str, what: str) -> StoreError:
     """The error for a zarr.json that cannot be used."""
     return StoreError(
-        f"{folder / 'zarr.json'} is damaged or missing ({what}); put a copy of it back, or use "
+        f"{place}/zarr.json is damaged or missing ({what}); put a copy of it back, or use "
         "another store."
     )
-
-
-def unwritable(path: Path, error: Exception) -> StoreError:
-    """The error for a place where no store can be made."""
-    return StoreError(
-        f"`store` must be a place that can be written, got {path} ({error}); choose another path "
-        "or mend the permissions."
-    )
-
-
-def local_path(store: str | Path) -> Path:
-    """The folder of a store; a URL is refused, since stores are local folders so far."""
-    if not isinstance(store, (str, os.PathLike)) or not str(store).strip():
-        raise StoreError(f"`store` must be the path of a folder, got {store!r}; name one.")
-    if "://" in str(store):
-        raise StoreError(
-            f"`store` must be a local path, got {str(store)!r}; stores behind a URL are not in "
-            "this version: run into a local folder and copy it."
-        )
-    if Path(store).is_file():
-        raise StoreError(f"`store` must be a folder, got the file {store}; choose another path.")
-    return Path(store).resolve()  # workers may have another working folder
-
-
-def check_writable(path: Path) -> None:
-    """Refuse a place that cannot be written, before any work starts."""
-    folder = path
-    while not folder.exists():
-        folder = folder.parent
-    if not folder.is_dir():
-        raise unwritable(path, NotADirectoryError(f"{folder} is not a folder"))
-    probe = folder / f"{uuid.uuid4().hex}{PARTIAL}"
-    try:
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise unwritable(path, error) from error
 
 
 def _files(layout: Layout, attrs: Mapping[str, Any]) -> dict[str, bytes]:

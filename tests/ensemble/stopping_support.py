@@ -99,7 +99,7 @@ class Drawing:
             values["status"][local] = Outcome.FAILED if place in self.failing else Outcome.DONE
             if place in self.failing:
                 failed += 1
-                record_failures(files.path, {place: ("broken", "here")})
+                record_failures(files.folder, {place: ("broken", "here")})
                 continue
             values["x"][local] = drawn(place).real
             values["z"][local] = drawn(place)
@@ -111,5 +111,5 @@ class Drawing:
         self.tasks.clear()
 
 
-def run(what: hd.Sweep, store: Path, runner: Drawing | None = None) -> xr.Dataset:
+def run(what: hd.Sweep, store: Path | str, runner: Drawing | None = None) -> xr.Dataset:
     return what.run(store, client=runner or Drawing(), progress=False)

@@ -29,6 +29,7 @@ from heomdask.ensemble.cluster import Workers, connect
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.errors import BackendUnavailable, HeomdaskWarning, InputError
 from heomdask.outcome import Outcome
+from heomdask.results.folder import folder_of
 from heomdask.results.store import Store
 
 pytestmark = pytest.mark.cluster
@@ -99,7 +100,7 @@ class Interrupted:
     def committed(self) -> np.ndarray[Any, Any]:
         if not self.store.exists():
             return np.zeros((2, SAMPLES), dtype=bool)
-        return np.asarray(Store.open(self.store).status() == Outcome.DONE)
+        return np.asarray(Store.open(folder_of(self.store)).status() == Outcome.DONE)
 
     def lines(self) -> list[list[str]]:
         return [line.split() for line in self.log.read_text().splitlines()]
@@ -126,9 +127,9 @@ def test_kill_a_worker_then_the_client_and_run_again(tmp_path: Path) -> None:
 
     kept = case.committed()
     assert 80 <= kept.sum() < 2 * SAMPLES
-    files = Store.open(case.store).files
+    files = Store.open(folder_of(case.store)).files
     chunks = [
-        files.file(v.name, (i, j // files.shard[1]))
+        case.store / files.file(v.name, (i, j // files.shard[1]))
         for i, j in np.argwhere(kept).tolist()
         for v in files.variables
     ]

@@ -17,6 +17,7 @@ import heomdask as hd
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.errors import HeomdaskWarning, InputError
 from heomdask.results import dataset
+from heomdask.results.folder import folder_of
 from heomdask.results.moments import Moments
 from heomdask.results.store import Store
 
@@ -57,10 +58,10 @@ def test_missing_members_are_never_averaged_as_zeros(tmp_path: Path, nodes: xr.D
     """17 of 20 members: the mean of those 17, and it says so."""
     what = sweep(over=hd.Table({"e": NODES["e"]}))
     run(what, tmp_path / "s.zarr")
-    store = Store.open(tmp_path / "s.zarr")
+    store = Store.open(folder_of(tmp_path / "s.zarr"))
     for point in (0, 9, 10):
         for variable in store.files.variables:
-            store.files.file(variable.name, (point,)).unlink()
+            store.folder.delete([store.files.file(variable.name, (point,))])
     ds = hd.open(tmp_path / "s.zarr")
     there = np.setdiff1d(np.arange(20), [0, 9, 10])
     with pytest.warns(HeomdaskWarning, match="leaves out 3 of 20"):
@@ -82,16 +83,17 @@ def test_a_mean_says_what_it_is(tmp_path: Path) -> None:
 
 def test_a_mean_of_lost_numbers_is_nan(tmp_path: Path) -> None:
     run(sweep(disordered, over={"T": [1.0]}, samples=3), tmp_path / "s.zarr")
-    Store.open(tmp_path / "s.zarr").files.file("c", (0, 1)).unlink()
+    store = Store.open(folder_of(tmp_path / "s.zarr"))
+    store.folder.delete([store.files.file("c", (0, 1))])
     found = xr.open_zarr(tmp_path / "s.zarr", consolidated=False)
     assert np.isnan(hd.mean(found)["c"].values).all()
 
 
 def test_where_nothing_is_there_the_mean_is_nan(tmp_path: Path) -> None:
     run(sweep(disordered, over={"T": [1.0]}, samples=3), tmp_path / "s.zarr")
-    store = Store.open(tmp_path / "s.zarr")
+    store = Store.open(folder_of(tmp_path / "s.zarr"))
     for sample in range(3):
-        store.files.file("status", (0, sample)).unlink()
+        store.folder.delete([store.files.file("status", (0, sample))])
     with pytest.warns(HeomdaskWarning, match="at least 0 of 3"):
         found = hd.mean(hd.open(tmp_path / "s.zarr"))
     assert np.isnan(found["c"].values).all()

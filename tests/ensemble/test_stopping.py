@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,7 @@ from heomdask.ensemble.runner import Finished, SerialRunner
 from heomdask.ensemble.tally import Tally
 from heomdask.errors import HeomdaskWarning, InputError
 from heomdask.outcome import Outcome
-from heomdask.results import chunks, spare
-from heomdask.results.chunks import replace
+from heomdask.results.folder import LocalFolder, folder_of
 from heomdask.results.spare import Spare
 from heomdask.results.store import Store
 
@@ -114,26 +114,36 @@ def test_neither_order_nor_workers_nor_interruptions_change_the_store(
 def test_a_kill_while_points_are_hidden_loses_at_most_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process ends at every one of the writes with which points are put away or come back."""
+    """The process ends at every one of the steps with which points are put away or come back."""
+    write, delete = LocalFolder.write, LocalFolder.delete
     run(sweep(2, 12), tmp_path / "s.zarr")
     for steps, what in itertools.product(range(20), ("hide", "recall")):
         store = tmp_path / f"{steps}-{what}.zarr"
         shutil.copytree(tmp_path / "s.zarr", store)
-        files = Store.open(store).files
+        files = Store.open(folder_of(store)).files
         points = np.arange(np.prod(files.shard)).reshape(files.shard) % 3 > 0
         before = files.read("x", (0, 0))
         if what == "recall":
             Spare(files).hide((0, 0), points)
         left = iter(range(steps))
 
-        def dying(file: Path, data: bytes, left: Any = left) -> None:
+        def step(left: Any = left) -> None:
             if next(left, None) is None:
                 raise Interrupted
-            replace(file, data)
+
+        def writing(self: LocalFolder, files: dict[str, Any], step: Any = step) -> None:
+            for name, data in files.items():
+                step()
+                write(self, {name: data})
+
+        def deleting(self: LocalFolder, names: Iterable[str], step: Any = step) -> None:
+            for name in names:
+                step()
+                delete(self, [name])
 
         with monkeypatch.context() as patched:
-            patched.setattr(spare, "replace", dying)
-            patched.setattr(chunks, "replace", dying)
+            patched.setattr(LocalFolder, "write", writing)
+            patched.setattr(LocalFolder, "delete", deleting)
             with contextlib.suppress(Interrupted):
                 getattr(Spare(files), what)((0, 0), points)
         for _ in range(2):
@@ -149,9 +159,45 @@ def test_a_kill_while_points_are_hidden_loses_at_most_time(
             Spare(files).recall((0, 0), points)
 
 
-def test_no_computed_point_is_computed_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["local", "memory"], indirect=True)
+@pytest.mark.parametrize("damage", ["cut off", "missing"])
+def test_hidden_points_of_damaged_files_are_computed_again(place: str, damage: str) -> None:
+    run(sweep(1, LENGTH), place)
+    files = Store.open(folder_of(place)).files
+    every = np.ones(files.shard, dtype=bool)
+    before = files.read("x", (0, 0))
+    Spare(files).hide((0, 0), every)
+    (hidden,) = (name for name in files.folder.sizes("x") if name.startswith("spare"))
+    if damage == "missing":
+        files.folder.delete([f"x/{hidden}"])
+    else:
+        files.folder.write({f"x/{hidden}": b"short"})
+    assert (Spare(files).recall((0, 0), every) == Outcome.PENDING).all()
+    runner = Drawing()
+    run(sweep(1, LENGTH), place, runner)
+    assert len(runner.places) == LENGTH
+    assert files.read("x", (0, 0)).tobytes() == before.tobytes()
+
+
+def test_a_rule_holds_wherever_the_store_lies(place: str, tmp_path: Path) -> None:
+    """No rule, then one that hides samples, then none again."""
+    whole, ruled = sweep(1, 44), sweep(1, 44, until=RULE)
+    assert enough(0) < 44
+    first = run(whole, place).load()
+    again = Drawing()
+    once = run(ruled, tmp_path / "once.zarr")
+    assert_same_bits(run(ruled, place, again), once)
+    assert_same_bits(hd.mean(hd.open(place)), hd.mean(once))
+    assert progress_text(place).endswith(f"points are in {place}")
+    assert "not_needed" in rendered(status_table(place))
+    assert_same_bits(run(whole, place, again), first)
+    assert not again.places
+
+
+@pytest.mark.parametrize("place", ["local", "memory"], indirect=True)
+def test_no_computed_point_is_computed_again(place: str) -> None:
     """A stricter rule, a laxer one, none, more samples: as if that had been run at once."""
-    store, seen = tmp_path / "s.zarr", set()
+    seen: set[Any] = set()
     runs: list[dict[str, Any]] = [
         {"until": RULE},
         {"until": hd.StandardError("x", 0.15)},
@@ -162,7 +208,7 @@ def test_no_computed_point_is_computed_again(tmp_path: Path) -> None:
     ]
     for number, changes in enumerate(runs):
         what, runner = sweep(2, **changes), Drawing(3, np.random.default_rng(number))
-        ds = run(what, store, runner)
+        ds = run(what, place, runner)
         assert not seen & set(runner.places)
         seen |= set(runner.places)
         until = changes["until"]

@@ -29,6 +29,7 @@ import heomdask as hd
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.errors import HeomdaskWarning, InputError, StoreError, TooLarge
 from heomdask.outcome import Outcome
+from heomdask.results.folder import folder_of
 from heomdask.results.store import Store
 from heomdask.units import K
 
@@ -394,7 +395,7 @@ def test_the_convergence_check_adds_what_a_deeper_hierarchy_changes(tmp_path: Pa
     assert (store / "convergence_error" / "zarr.json").stat().st_mtime_ns == modified
     with pytest.raises(StoreError, match="run the sweep on it first"):
         dataclasses.replace(what, over={"depth": [1, 2]}).check_convergence(store)
-    with Store.open(store).driving(), pytest.raises(StoreError, match="in use"):
+    with Store.open(folder_of(store)).driving(), pytest.raises(StoreError, match="in use"):
         what.check_convergence(store, client=SerialRunner())
 
 
