@@ -1,7 +1,7 @@
-"""Short text for the values that a user chooses: methods and truncations.
+"""Short text for people: of methods and truncations, and of how to install what is optional.
 
-Takes: a dataclass.
-Gives: `Brief`, whose `str` is for people; the repr stays whole, for stores and digests.
+Takes: a dataclass; the name of an extra.
+Gives: `Brief`, whose `str` is short; the repr stays whole, for stores and digests. `install`.
 Next file: `checks.py`.
 """
 
@@ -28,6 +28,11 @@ class Brief:
             elif value != field.default:
                 words.append(f"{field.name}={_text(value)}")
         return f"{type(self).__name__}({', '.join(words)})"
+
+
+def install(extra: str) -> str:
+    """The command that brings the packages of an extra."""
+    return f"pip install 'heomdask[{extra}]' (in a clone: pip install '.[{extra}]')"
 
 
 def _text(value: object) -> str:

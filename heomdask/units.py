@@ -104,9 +104,11 @@ def convert(
     """
     factor, found = _meaning(unit, name)
     if dimension is not None and found != dimension:
+        got = f"{unit!r}, which is of the dimension {found}"
+        if found == "dimensionless":
+            got = "a number without a unit"
         raise InputError(
-            f"`{name}` must be of the dimension {dimension}, got {unit!r}, which is of the "
-            f"dimension {found}; use {_EXAMPLES[dimension]}."
+            f"`{name}` must be of the dimension {dimension}, got {got}; use {_EXAMPLES[dimension]}."
         )
     return Converted(checks.real_number(name, value) * factor, found)
 

@@ -18,6 +18,7 @@ from typing import Literal, cast
 
 from heomdask import checks, topology
 from heomdask.backends.traits import BackendInfo, BackendTraits
+from heomdask.brief import install
 from heomdask.errors import BackendUnavailable, HeomdaskWarning
 from heomdask.plan import Operator, Plan
 
@@ -73,7 +74,7 @@ _ENTRIES = {
         "heomdask.backends.mkl",
         "MklBackend",
         "Intel's Math Kernel Library",
-        "pip install 'heomdask[mkl]'",
+        install("mkl"),
         fixed=25e-6,
         per_work=0.25e-9,
     ),
@@ -81,7 +82,7 @@ _ENTRIES = {
         "heomdask.backends.cupy_",
         "CupyBackend",
         "CuPy",
-        "pip install 'heomdask[cuda12]' or 'heomdask[cuda13]', as your driver has it",
+        f"{install('cuda12')}, or cuda13, as your driver has it",
     ),
 }
 

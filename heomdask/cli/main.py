@@ -31,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _console = Console()
+CHECK = "The convergence check comes on top: one sample of each point, in two larger hierarchies."
 SILENT = 2.0  # seconds after which a plan says what it is doing
 
 ConfigArgument = Annotated[
@@ -103,6 +104,8 @@ def run(
         if needs.pending:
             computing.start()  # goes on by itself while the run is made ready
         _console.print(plan_table(needs))
+        if settings.solve.check_convergence and needs.pending:
+            _console.print(CHECK)
         dataset = sweep.run(target, client=computing)
         if settings.solve.check_convergence:
             _console.print("Checking convergence against larger hierarchies.")
@@ -169,10 +172,13 @@ def plan(config: ConfigArgument, store: StoreOption = None, cluster: ClusterOpti
     settings = configs.read(config)
     asked = Workers(cluster=cluster)
     target = store or settings.output.store
+    script = asked.script  # or what is missing for it, before anything is timed
     with _explained():
         needs = configs.to_sweep(settings).plan(store=target, workers=asked)
     _console.print(plan_table(needs))
-    sys.stdout.write(asked.script)
+    if settings.solve.check_convergence:
+        _console.print(CHECK)
+    sys.stdout.write(script)
 
 
 @app.command()

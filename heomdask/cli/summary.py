@@ -11,6 +11,7 @@ import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from heomdask.cli.plot import averaged, value_text
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from heomdask.ensemble.plan import SweepPlan
 
 MOST_ROWS = 24
+COARSE = "!"  # marks a convergence error above the standard error
 MOST_OBSERVABLES = 2
 
 Place = dict[str, int]  # dimension -> index
@@ -62,7 +64,8 @@ def summary_table(dataset: xr.Dataset, width: int) -> Table:
     means = averaged(dataset)
     before = [*(_axis(dataset, d, places) for d in dims), _done(dataset, places)]
     shown = [_last(means, name, places) for name in names[:MOST_OBSERVABLES]]
-    after = [*_largest_error(means, names, places), *_convergence_error(dataset, places)]
+    errors = _largest_errors(means, names, places)
+    after = [*_largest_error(errors), *_convergence_error(dataset, places, errors)]
     while shown and 1 + sum(c.width for c in (*before, *shown, *after)) > width:
         shown.pop()
     time = dataset["time"]
@@ -75,8 +78,16 @@ def summary_table(dataset: xr.Dataset, width: int) -> Table:
         table.add_row(*row)
     left_out = {"point": len(grid) - len(places), "observable": len(names) - len(shown)}
     words = [f"{n} more {what}{'s' * (n > 1)}" for what, n in left_out.items() if n > 0]
-    if words:
-        table.caption = f"In the store, for hd.open: {' and '.join(words)}."
+    notes = [f"In the store, for hd.open: {' and '.join(words)}."] if words else []
+    spared = int(np.count_nonzero(dataset["status"].values == Outcome.NOT_NEEDED))
+    if spared:
+        notes.append(f"{spared:,} samples were not needed.")
+    if any(cell.endswith(COARSE) for column in after for cell in column.cells):
+        notes.append(
+            f"{COARSE} A larger hierarchy changes the result by more than the standard error: more "
+            "samples do not help, a larger depth or expansion does."
+        )
+    table.caption, table.caption_justify = "\n".join(notes) or None, "left"
     return table
 
 
@@ -94,8 +105,7 @@ def _done(dataset: xr.Dataset, places: list[Place]) -> _Column:
     for place in places:
         status = np.atleast_1d(dataset["status"].isel(place).values)
         spared = int(np.count_nonzero(status == Outcome.NOT_NEEDED))
-        said = f"{np.count_nonzero(status == Outcome.DONE)} of {status.size - spared}"
-        cells.append(f"{said} ({spared} not needed)" if spared else said)
+        cells.append(f"{np.count_nonzero(status == Outcome.DONE)} of {status.size - spared}")
     return _Column("done", cells)
 
 
@@ -109,20 +119,29 @@ def _last(means: xr.Dataset, name: str, places: list[Place]) -> _Column:
     return _Column(name, cells)
 
 
-def _largest_error(means: xr.Dataset, names: list[str], places: list[Place]) -> list[_Column]:
+def _largest_errors(means: xr.Dataset, names: list[str], places: list[Place]) -> list[float]:
     """The largest standard error of any observable at any time; nothing without samples."""
     errors = [f"{name}_error" for name in names if f"{name}_error" in means]
     if not errors:
         return []
-    largest = [max(float(abs(means[e].isel(p)).max()) for e in errors) for p in places]
-    return [_Column("largest\nstd.\nerror", [f"{error:.2g}" for error in largest])]
+    return [max(float(abs(means[e].isel(p)).max()) for e in errors) for p in places]
 
 
-def _convergence_error(dataset: xr.Dataset, places: list[Place]) -> list[_Column]:
+def _largest_error(errors: list[float]) -> list[_Column]:
+    cells = [f"{error:.2g}" for error in errors]
+    return [_Column("largest\nstd.\nerror", cells)] if errors else []
+
+
+def _convergence_error(
+    dataset: xr.Dataset, places: list[Place], standard: list[float]
+) -> list[_Column]:
+    """What a larger hierarchy changes; marked where that is more than the standard error."""
     if "convergence_error" not in dataset:
         return []
     errors = [float(dataset["convergence_error"].isel(place)) for place in places]
-    return [_Column("convergence\nerror", [f"{error:.2g}" for error in errors])]
+    marks = [COARSE * (e > s) for e, s in zip(errors, standard or errors, strict=True)]
+    cells = [f"{error:.2g} {mark}".rstrip() for error, mark in zip(errors, marks, strict=True)]
+    return [_Column("convergence\nerror", cells)]
 
 
 def status_table(store: str) -> Table:
@@ -174,5 +193,5 @@ def backends_table() -> Table:
             precision = ", ".join(found.dtypes)
             table.add_row(name, found.device, found.isa, str(found.threads), precision, found.notes)
         else:
-            table.add_row(name, "-", "-", "-", "-", str(found))
+            table.add_row(name, "-", "-", "-", "-", escape(str(found)))
     return table

@@ -21,6 +21,7 @@ from dask.utils import parse_bytes
 from msgspec import Meta
 
 from heomdask import checks, toml
+from heomdask.brief import install
 from heomdask.errors import InputError
 
 SIZE = re.compile(r"[0-9.]+ *[kMGT]i?B")
@@ -221,7 +222,7 @@ def require_package(profile: Profile) -> None:
         if isinstance(profile, kind) and importlib.util.find_spec(package) is None:
             raise InputError(
                 f"`cluster` must have the package {package} for {_kind(profile)}, got none here; "
-                f'pip install "heomdask[{extra}]".'
+                f"{install(extra)}."
             )
 
 

@@ -11,6 +11,7 @@ import ipaddress
 
 from distributed import Security
 
+from heomdask.brief import install
 from heomdask.ensemble.profiles import Certificates, Tls
 from heomdask.errors import InputError
 from heomdask.expansion.notices import warn
@@ -29,7 +30,7 @@ def security(tls: Tls | None) -> Security | None:
     except ImportError:
         raise InputError(
             "`tls` needs the package cryptography to make certificates, got none here; "
-            'pip install "heomdask[jobqueue]", or name certificates in the profile.'
+            f"{install('jobqueue')}, or name certificates in the profile."
         ) from None
     return made
 

@@ -110,7 +110,7 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
     if over not in dataset["status"].dims:
         dims = ", ".join(repr(str(d)) for d in dataset["status"].dims)
         raise checks.refuse("over", f"one of the dimensions {dims}", over)
-    status = dataset["status"].load().drop_attrs()
+    status = dataset["status"].load().drop_attrs(deep=False)
     status = status.transpose(over, *(d for d in status.dims if d != over))
     good = status == int(Outcome.DONE)
     count = good.sum(over)
@@ -128,13 +128,13 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
     if weights is not None:
         share = good * _weights(weights, dataset, over)
         share = share / share.sum(over).where(count > 0)  # NaN where no weight is left
-    result = dataset[[]].drop_dims(over, errors="ignore")
+    result = dataset.drop_vars(dataset.data_vars).drop_dims(over, errors="ignore")
     for name, values in dataset.data_vars.items():
         if name in PER_POINT or not set(good.dims) <= set(values.dims):
             continue
         center, error = _statistics(values, good, share)
         center = center.where(count > 0)
-        result[name] = center.drop_attrs().assign_attrs(values.attrs)
+        result[name] = center.drop_attrs(deep=False).assign_attrs(values.attrs)
         if weights is None:
             said = f"standard error of the mean of {name} over {over}"
             result[f"{name}_error"] = error.assign_attrs(long_name=said)

@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from heomdask.brief import install
 from heomdask.errors import StoreError
 from heomdask.results.folder import GROUP, Content, Folder
 from heomdask.results.lease import LEASE
@@ -54,8 +55,7 @@ class RemoteFolder(Folder):
         except (ImportError, ValueError) as error:
             raise StoreError(
                 f"`store` must be a path or a URL that can be reached here, got {self.url!r} "
-                f"({error}); install what it needs (for s3://: pip install 'heomdask[s3]'), or "
-                "mend the URL."
+                f"({error}); install what it needs, for s3:// {install('s3')}, or mend the URL."
             ) from error
         if not root.strip("/") or "::" in self.url:
             raise StoreError(

@@ -81,9 +81,9 @@ class Solution:
     rho: Complex | None
     observables: Mapping[str, NDArray[Any]]
     outcome: Outcome
-    ados: Ados | None = None
-    ados_at_times: Complex | None = None
-    stats: Mapping[str, Any] = field(default_factory=dict)
+    ados: Ados | None = field(default=None, repr=False)
+    ados_at_times: Complex | None = field(default=None, repr=False)
+    stats: Mapping[str, Any] = field(default_factory=dict, repr=False)
     dims: list[list[int]] = field(default_factory=list)
 
     def to_xarray(self) -> xarray.Dataset:

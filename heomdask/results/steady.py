@@ -42,8 +42,8 @@ class SteadyState:
     rho: Complex | None
     observables: Mapping[str, float | complex]
     outcome: Outcome
-    ados: Ados | None = None
-    stats: Mapping[str, Any] = field(default_factory=dict)
+    ados: Ados | None = field(default=None, repr=False)
+    stats: Mapping[str, Any] = field(default_factory=dict, repr=False)
     dims: list[list[int]] = field(default_factory=list)
 
     def to_xarray(self) -> xarray.Dataset:

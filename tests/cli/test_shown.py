@@ -21,6 +21,7 @@ from heomdask.cli.summary import summary_table
 from heomdask.ensemble.cluster import Workers
 from heomdask.outcome import Outcome
 
+BATH = hd.DrudeLorentz(lam=0.1, gamma=0.5, T=1.0)
 PADE = "Pade(N=1, coefficients='consistent')"
 
 
@@ -161,3 +162,27 @@ def test_a_plan_that_takes_long_says_what_it_does(
 def test_the_help_of_plan_says_that_it_takes_time() -> None:
     text = CliRunner().invoke(main.app, ["plan", "--help"]).output
     assert "few seconds" in text and "omputes nothing" not in text
+
+
+def test_a_convergence_error_above_the_standard_error_is_marked() -> None:
+    found = dataset(2)
+    console = Console(width=120, file=io.StringIO(), record=True)
+    console.print(summary_table(found, 120))
+    assert "!" not in console.export_text()
+    found["convergence_error"][0, 1] = 0.2
+    console.print(summary_table(found, 120))
+    text = console.export_text()
+    assert text.count("0.2 !") == 1
+    assert "larger depth or expansion" in " ".join(text.split())
+
+
+def test_the_list_of_backends_shows_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = CliRunner().invoke(main.app, ["backends"], env={"COLUMNS": "200"}).output
+    assert "heomdask[cuda12]" in "".join(text.split()) or "not part of this version" in text
+
+
+def test_results_are_printed_without_their_hierarchies() -> None:
+    sz = np.diag([1.0, -1.0])
+    problem = hd.Problem(np.array([[0, 1], [1, 0]]), [hd.Coupling(sz, BATH)])
+    found = hd.steady_state(problem, depth=3, expansion=hd.Pade(1), observables={"Z": sz})
+    assert "outcome" in repr(found) and len(repr(found).splitlines()) < 10

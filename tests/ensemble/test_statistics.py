@@ -54,6 +54,18 @@ def test_a_sample_mean_lies_within_four_standard_errors(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["c_error"].values.real, exact_error, rtol=0.25, atol=1e-9)
 
 
+def test_a_mean_keeps_coordinates_and_their_units(tmp_path: Path) -> None:
+    """Pictures draw against them, and `sel` needs them."""
+    times, temperatures = hd.axis([0, 10, 20], "fs"), hd.axis([77, 300], "K")
+    what = sweep(disordered, over={"T": temperatures}, times=times, samples=2)
+    ds = run(what, tmp_path / "s.zarr")
+    for found in (hd.mean(ds), hd.mean(ds, weights=[0.5, 0.5])):
+        assert set(found.coords) == {"T", "time"}
+        for name in ("T", "time"):
+            xr.testing.assert_identical(found[name], ds[name])
+        assert found["c"].sel(T=300, time=20).size == 1
+
+
 def test_missing_members_are_never_averaged_as_zeros(tmp_path: Path, nodes: xr.Dataset) -> None:
     """17 of 20 members: the mean of those 17, and it says so."""
     what = sweep(over=hd.Table({"e": NODES["e"]}))
