@@ -88,7 +88,13 @@ class Expanded:
             tuple(_has_imag(op) for op in self.lindblad),
             self.couplings,
             tuple(
-                (_filled(q.tobytes()), e.n_modes, (e.read != 0).tobytes(), name)
+                (
+                    _filled(q.tobytes()),
+                    e.n_modes,
+                    (e.read != 0).tobytes(),
+                    name,
+                    name and e.delta != 0,
+                )
                 for q, e, name in self.baths
             ),
             tuple((k, j) for k, j, _ in self.lateral),
@@ -100,7 +106,8 @@ def structure(expanded: Expanded) -> Hashable:
 
     The key fixes which terms and links exist, so that the arithmetic done for a member cannot
     depend on the numbers of its companions. It knows no number: lam = 0 is an ordinary member.
-    A terminator is there if any member has one; the others add exact zeros for it.
+    A terminator is there if any member has one; the others add exact zeros for it. Only that of a
+    coupling f(t) Q counts: its f(t)^2 is one more function for the steps to follow.
     """
     return expanded.key
 

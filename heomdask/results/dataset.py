@@ -105,7 +105,7 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
     `count`, how many points went into it, so that the variance is ``error**2 * count``. Points that
     are pending, failed, unstable or not converged are left out, the weights of the others scaled
     up, and a warning says how many; where none is left the mean is NaN. Samples that a stopping
-    rule found not needed are left out without a word.
+    rule found not needed are left out of a mean over `sample` without a word.
     """
     if over not in dataset["status"].dims:
         dims = ", ".join(repr(str(d)) for d in dataset["status"].dims)
@@ -114,16 +114,7 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
     status = status.transpose(over, *(d for d in status.dims if d != over))
     good = status == int(Outcome.DONE)
     count = good.sum(over)
-    needed = (status != int(Outcome.NOT_NEEDED)).sum(over)
-    missing = int((needed - count).sum())
-    if missing:
-        warnings.warn(
-            f"the mean over {over!r} leaves out {missing} of {int(needed.sum())} points that are "
-            f"not done (at least {int(count.min())} of {dataset.sizes[over]} used at each place); "
-            "see `status`.",
-            HeomdaskWarning,
-            stacklevel=2,
-        )
+    _warn_of_missing(status, good, over)
     share = None
     if weights is not None:
         share = good * _weights(weights, dataset, over)
@@ -140,6 +131,24 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
             result[f"{name}_error"] = error.assign_attrs(long_name=said)
     result["count"] = count.assign_attrs(long_name=f"points along {over} that are done")
     return result
+
+
+def _warn_of_missing(status: xarray.DataArray, good: xarray.DataArray, over: str) -> None:
+    """What a mean leaves out; of samples not what a rule found not needed."""
+    count, spared = good.sum(over), status == int(Outcome.NOT_NEEDED)
+    needed = status.sizes[over] - (spared.sum(over) if over == "sample" else 0 * count)
+    missing = int((needed - count).sum())
+    if not missing:
+        return
+    remedy = "see `status`"
+    if over != "sample" and spared.any():
+        remedy = "a rule stopped the samples sooner here than there: take the mean over them first"
+    warnings.warn(
+        f"the mean over {over!r} leaves out {missing} of {int(needed.sum())} points that are not "
+        f"done (at least {int(count.min())} of {status.sizes[over]} used at each place); {remedy}.",
+        HeomdaskWarning,
+        stacklevel=3,
+    )
 
 
 def _weights(weights: Any, dataset: xarray.Dataset, over: str) -> Any:

@@ -337,6 +337,14 @@ def test_a_plan_says_at_most(tmp_path: Path) -> None:
     assert f"at most {stricter.pending}" in str(stricter)
 
 
+def test_a_mean_over_an_axis_says_that_samples_are_missing(tmp_path: Path) -> None:
+    """Each value of the axis has a number of samples of its own: all others count less."""
+    ds = run(sweep(2, until=RULE), tmp_path / "s.zarr")
+    with pytest.warns(HeomdaskWarning, match="take the mean over them first"):
+        hd.mean(ds, "e")
+    hd.mean(ds).mean("e")  # without a word
+
+
 def test_tables_count_what_is_needed(tmp_path: Path) -> None:
     what, store = sweep(2, until=RULE), str(tmp_path / "s.zarr")
     ds = run(what, Path(store))

@@ -456,3 +456,14 @@ def test_a_tolerance_that_rounding_may_exceed_is_not_called_met() -> None:
     w, v = np.linalg.eigh(H)
     psi = v @ (np.exp(-1e4j * w) * v[0])
     assert np.abs(tight.rho[-1] - np.outer(psi, psi.conj())).max() < 1e-9
+
+
+@pytest.mark.parametrize("f", [None, np.cos])
+def test_only_a_terminator_that_depends_on_time_parts_a_batch(f: Any) -> None:
+    """Its f(t)^2 is one more function for the steps of all members to follow."""
+    members = [
+        hd.Problem(SX, [hd.Coupling(SZ, hd.DrudeLorentz(lam=lam, gamma=0.5, T=1.0), f=f)])
+        for lam in (0.0, 0.3)
+    ]
+    one, two = (hd.prepare(p, depth=2, expansion=hd.Matsubara(1)) for p in members)
+    assert (one.key == two.key) == (f is None)
