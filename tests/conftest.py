@@ -72,7 +72,7 @@ sys.stdin.read()
 def s3_bucket() -> Iterator[str]:
     """The URL of a bucket on a server of this session; fsspec is told where that is."""
     pytest.importorskip("s3fs", reason="needs s3fs, of the extra s3")
-    pytest.importorskip("moto.server", reason="needs moto[server], of the extra test")
+    pytest.importorskip("moto.server", reason="needs moto and flask, of the extra test")
     import fsspec
 
     process = subprocess.Popen(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tracemalloc
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
