@@ -43,7 +43,7 @@ def cluster(profile: Ssh) -> SpecCluster:
             "dashboard_address": "127.0.0.1:0",
             **network,
         },
-        remote_python=python(profile),
+        remote_python=f"env PYTHONSAFEPATH=1 {python(profile)}",  # see remote.py
     )
     warn_if_open(started.scheduler_address)
     return started

@@ -114,6 +114,7 @@ def test_weak_coupling_is_slow_but_unique(backend):
     assert 1e-8 < state.stats["gap"] < 1e-6
 
 
+@pytest.mark.filterwarnings("ignore:.*estimated to be off")
 def test_B15_unstable_hierarchy_is_named(backend):
     """A terminator that amplifies: the stationary state looks like any other."""
     problem = qubit(0.5 * SX, lam=0.1, gamma=1.0, T=0.05)

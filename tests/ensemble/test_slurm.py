@@ -26,6 +26,7 @@ from heomdask.ensemble.cluster import Workers, connect
 from heomdask.ensemble.profiles import Slurm
 from heomdask.errors import InputError
 from heomdask.outcome import Outcome
+from heomdask.results.folder import folder_of
 from heomdask.results.store import Store
 
 pytestmark = [pytest.mark.slurm, pytest.mark.cluster]
@@ -168,7 +169,7 @@ def test_ctrl_c_leaves_no_job_and_the_next_run_goes_on(
     os.killpg(process.pid, signal.SIGINT)
     assert re.search(r"^Interrupted: \d+ of 32 points are in s\.zarr", finished(process, 130), re.M)
     wait_for(lambda: not jobs(slurm), 5)
-    kept = Store.open(folder / "s.zarr").status() == Outcome.DONE
+    kept = Store.open(folder_of(folder / "s.zarr")).status() == Outcome.DONE
     assert 0 < np.count_nonzero(kept) < 32
     (folder / "go").touch()
     finished(started())

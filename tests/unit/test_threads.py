@@ -182,7 +182,8 @@ def test_the_library_is_loaded_with_few_spins_unless_the_user_chose(
 
 def run(code: str, **environment: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment},
+        [sys.executable, "-P", "-c", code],  # in a clone lies another heomdask
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment},
         capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
     return done.stdout.split("\n")[:-1]
