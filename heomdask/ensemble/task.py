@@ -163,13 +163,9 @@ class _Writer:
 
     def open(self, shard: Shard) -> _OpenShard:
         """A shard as it stands: blank, or what an earlier run committed."""
-        status = self.files.read("status", shard)
-        known = status.any()
-        values = {
-            v.name: self.files.read(v.name, shard) if known else self.files.blank(v)
-            for v in self.files.variables
-        }
-        return _OpenShard(shard, {**values, "status": status}, 0)
+        known = self.files.read("status", shard).any()
+        values = self.files.read_all(shard) if known else self.files.blanks()
+        return _OpenShard(shard, values, 0)
 
     def put(
         self, owner: _OpenShard, place: Shard, values: dict[str, Any], outcome: Outcome

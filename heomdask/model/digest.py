@@ -26,7 +26,7 @@ from heomdask.errors import InputError
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _HEAP_TYPE = 1 << 9  # the interpreter's flag of a class that is made at run time
 _DATA = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray, np.generic)
-_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
@@ -62,7 +62,7 @@ def _feed(state: Any, value: Any, inside: frozenset[int], name: str) -> None:
         return
     state.update(kind.__qualname__.encode() + b":")
     deeper = inside | {id(value)}
-    if isinstance(value, tuple(_PLAIN)):  # of a subclass
+    if isinstance(value, _PLAIN):  # of a subclass
         state.update(repr(value).encode() + b";")
     elif isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
         array = np.ascontiguousarray(value)

@@ -85,6 +85,10 @@ class Files:
         """A shard of which nothing is known yet."""
         return np.full((*self.shard, *variable.shape), variable.missing, dtype=variable.dtype)
 
+    def blanks(self) -> dict[str, NDArray[Any]]:
+        """The same of every variable."""
+        return {v.name: self.blank(v) for v in self.variables}
+
     def chunk(self, name: str, shard: Shard) -> str:
         """The name of a chunk file."""
         return ".".join([self.stem, *map(str, shard), *("0" for _ in self.variable(name).tail)])
@@ -134,19 +138,28 @@ class Files:
 
     def read_shards(self, name: str, shards: Sequence[Shard]) -> dict[Shard, NDArray[Any]]:
         """The same of several shards."""
-        files = {shard: self.file(name, shard) for shard in shards}
+        found = self._read([(name, shard) for shard in shards])
+        return {shard: values for (_, shard), values in found.items()}
+
+    def read_all(self, shard: Shard) -> dict[str, NDArray[Any]]:
+        """The same of every variable."""
+        found = self._read([(v.name, shard) for v in self.variables])
+        return {name: values for (name, _), values in found.items()}
+
+    def _read(self, wanted: Sequence[tuple[str, Shard]]) -> dict[tuple[str, Shard], NDArray[Any]]:
+        files = {(name, shard): self.file(name, shard) for name, shard in wanted}
         there = self.folder.read(files.values())
         if len(there) < len(files):
             self.folder.require()
         found = {}
-        for shard, file in files.items():
+        for (name, shard), file in files.items():
             raw = there.get(file)
             if raw is None:
-                found[shard] = self.blank(self.variable(name))
+                found[name, shard] = self.blank(self.variable(name))
             elif len(raw) != self.nbytes(name):
                 raise damaged_chunk(f"{self.folder}/{file}")
             else:
-                found[shard] = self._values(name, raw)
+                found[name, shard] = self._values(name, raw)
         return found
 
     def whole(self, shard: Shard) -> dict[str, NDArray[Any]] | None:

@@ -114,7 +114,7 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
     status = status.transpose(over, *(d for d in status.dims if d != over))
     good = status == int(Outcome.DONE)
     count = good.sum(over)
-    _warn_of_missing(status, good, over)
+    _warn_of_missing(status, count, over)
     share = None
     if weights is not None:
         share = good * _weights(weights, dataset, over)
@@ -133,18 +133,18 @@ def mean(dataset: xarray.Dataset, over: str = "sample", *, weights: Any = None) 
     return result
 
 
-def _warn_of_missing(status: xarray.DataArray, good: xarray.DataArray, over: str) -> None:
+def _warn_of_missing(status: xarray.DataArray, count: xarray.DataArray, over: str) -> None:
     """What a mean leaves out; of samples not what a rule found not needed."""
-    count, spared = good.sum(over), status == int(Outcome.NOT_NEEDED)
-    needed = status.sizes[over] - (spared.sum(over) if over == "sample" else 0 * count)
-    missing = int((needed - count).sum())
+    spared = int((status == int(Outcome.NOT_NEEDED)).sum())
+    needed = status.size - (spared if over == "sample" else 0)
+    missing = needed - int(count.sum())
     if not missing:
         return
     remedy = "see `status`"
-    if over != "sample" and spared.any():
+    if over != "sample" and spared:
         remedy = "a rule stopped the samples sooner here than there: take the mean over them first"
     warnings.warn(
-        f"the mean over {over!r} leaves out {missing} of {int(needed.sum())} points that are not "
+        f"the mean over {over!r} leaves out {missing} of {needed} points that are not "
         f"done (at least {int(count.min())} of {status.sizes[over]} used at each place); {remedy}.",
         HeomdaskWarning,
         stacklevel=3,

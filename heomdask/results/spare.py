@@ -43,7 +43,7 @@ class Spare:
             status[points] = Outcome.PENDING
             self._write_status(self._files, shard, status)
         if SOLVED[status].any():
-            values = self._read(self._files, shard)
+            values = self._files.read_all(shard)
             for name in self._data:
                 values[name][points] = self._files.variable(name).missing
             status[points] = Outcome.NOT_NEEDED
@@ -62,7 +62,7 @@ class Spare:
         kept = self._kept(shard)
         back = points & (status == Outcome.PENDING) & SOLVED[kept["status"]]
         if back.any():
-            values = self._read(self._files, shard)
+            values = self._files.read_all(shard)
             values["status"] = status
             for name, value in values.items():
                 value[back] = kept[name][back]
@@ -77,7 +77,7 @@ class Spare:
 
     def _keep(self, shard: Shard, points: NDArray[np.bool_], status: NDArray[np.uint8]) -> None:
         """Copy points to where they are hidden, beside those that are there."""
-        values, kept = self._read(self._files, shard), self._kept(shard)
+        values, kept = self._files.read_all(shard), self._kept(shard)
         values["status"] = status
         for name, value in values.items():
             kept[name][points] = value[points]
@@ -90,11 +90,7 @@ class Spare:
             if whole is not None:
                 return whole
             self._delete(self._hidden, shard, ["status"])
-        return {v.name: self._files.blank(v) for v in self._files.variables}
-
-    @staticmethod
-    def _read(files: Files, shard: Shard) -> dict[str, NDArray[Any]]:
-        return {v.name: files.read(v.name, shard) for v in files.variables}
+        return self._files.blanks()
 
     @staticmethod
     def _write_status(files: Files, shard: Shard, status: NDArray[np.uint8]) -> None:

@@ -92,7 +92,7 @@ class Drawing:
 
     def _shard(self, shard: Shard) -> int:
         files, failed = self.work.files, 0
-        values = {v.name: files.read(v.name, shard) for v in files.variables}
+        values = files.read_all(shard)
         for place in self.work.missing(shard, values["status"]):
             local = tuple(p - s * n for p, s, n in zip(place, shard, files.shard, strict=True))
             self.places.append(place)

@@ -30,7 +30,7 @@ def layout(shard: tuple[int, ...] = (1, 2)) -> Layout:
 
 
 def filled(files: Files, shard: Shard, rng: np.random.Generator) -> dict[str, Any]:
-    values = {v.name: files.blank(v) for v in files.variables}
+    values = files.blanks()
     values["rho"].real = rng.standard_normal(values["rho"].shape)
     values["rho"].imag = rng.standard_normal(values["rho"].shape)
     values["P"][:] = rng.standard_normal(values["P"].shape)

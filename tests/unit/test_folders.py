@@ -140,7 +140,7 @@ def test_damaged_files_are_named_and_their_points_are_pending(
 def test_failures_are_kept_and_forgotten(folder: Folder) -> None:
     store = Store.create(folder, layout((1, 1)))
     record_failures(folder, {(1, 3): ("no", "Traceback: no")})
-    values = {v.name: store.files.blank(v) for v in store.files.variables}
+    values = store.files.blanks()
     values["status"][:] = Outcome.FAILED
     store.files.commit((1, 3), values)
     assert hd.open(str(folder))["error"].values[1, 3] == "no"

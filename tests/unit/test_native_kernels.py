@@ -6,13 +6,12 @@ import gc
 import itertools
 import shutil
 import subprocess
-import threading
-import time
 import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
+from running_support import moments
 
 from heomdask._native import _core
 from heomdask._native.lower import lower
@@ -255,13 +254,7 @@ def test_the_interpreter_runs_on_meanwhile() -> None:
     states = [backend.empty(compiled) for _ in range(4)]
     coeffs = np.tile([0.1, 0.0, 0.0, 0.0], (2000, 1))
     arguments = (compiled, states[0], coeffs, states[1], Selection.of([]), (states[2], states[3]))
-    worker = threading.Thread(target=backend.recur, args=arguments)
-    worker.start()
-    counted = 0
-    while worker.is_alive():
-        counted += 1
-        time.sleep(0.001)
-    assert counted > 10
+    assert sum(1 for _ in moments(backend.recur, arguments, every=0.001)) > 10
 
 
 def test_instruction_sets_are_chosen_and_refused() -> None:

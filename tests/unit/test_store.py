@@ -218,7 +218,7 @@ def test_a_damaged_status_leaves_its_points_pending(tmp_path: Path) -> None:
 def test_points_without_values_need_no_files(tmp_path: Path) -> None:
     """A copy made by other programs leaves out chunks that hold only NaN."""
     store = Store.create(folder_of(tmp_path / "s.zarr"), layout())
-    values = {v.name: store.files.blank(v) for v in store.files.variables}
+    values = store.files.blanks()
     values["status"][:] = Outcome.FAILED
     store.files.commit((0, 0), values)
     for name in ("rho", "P"):

@@ -8,13 +8,12 @@ import re
 import resource
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from running_support import moments
 
 from heomdask import topology
 from heomdask._native import openmp
@@ -106,12 +105,9 @@ def test_each_thread_works_on_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
     x, out, one, two = (backend.empty(c) for _ in range(4))
     coeffs = np.tile([0.1, 0.0, 0.0, 0.1], (2000, 1))
     arguments = (c, x, coeffs, out, Selection.of([]), (one, two))
-    worker = threading.Thread(target=backend.recur, args=arguments)
-    worker.start()
     seen: set[str] = set()
-    while worker.is_alive():
+    for _ in moments(backend.recur, arguments, every=0.001):
         seen |= set(masks().values())
-        time.sleep(0.001)
     assert {str(cpu) for cpu in HERE} <= seen
 
 
@@ -157,13 +153,7 @@ def test_elements_are_copied_without_the_lock() -> None:
         (c.engine.unpack, (buffer, *elements, x)),
         (c.engine.pack, (x, *elements, buffer)),
     ):
-        worker = threading.Thread(target=copy, args=arguments)
-        worker.start()
-        counted = 0
-        while worker.is_alive():
-            counted += 1
-            time.sleep(0.0005)
-        assert counted > 5
+        assert sum(1 for _ in moments(copy, arguments, every=0.0005)) > 5
 
 
 @pytest.mark.parametrize("given", [{}, {"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}])
