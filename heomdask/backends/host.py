@@ -1,7 +1,8 @@
 """States as plain arrays in the memory of the host, and all that needs no generator.
 
 Takes: compiled plans of the backends that keep states so.
-Gives: `HostBackend`, the base that lacks only `info`, `compile` and `apply`; `aligned` memory.
+Gives: `HostBackend`, the base that lacks only `info`, `compile` and `apply`; memory that is
+`aligned`, or `untouched` by any thread.
 Next file: `backends/numpy_.py`, the readable definition of `apply`.
 
 A state is an array (M, n, d, d): each member is computed by itself, so its bits cannot depend on
@@ -10,7 +11,10 @@ its companions. Every member begins on a cache line, so that they do not depend 
 
 from __future__ import annotations
 
+import contextlib
 import math
+import mmap
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +33,21 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
     raw = np.zeros(size + ALIGNMENT, dtype=np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+    """An array of zeros in pages that no thread has written to, where the system can give them.
+
+    The C library would hand out what another array left, near the thread that wrote that.
+    """
+    if sys.platform != "linux":
+        return aligned(shape, dtype)
+    pages = mmap.mmap(
+        -1, math.prod(shape) * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    )
+    with contextlib.suppress(OSError):  # a kernel without huge pages
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, dtype).reshape(shape)
 
 
 def numbers(weight: Weight, members: int) -> list[Any]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from heomdask import checks, topology
 from heomdask._native import _core
 from heomdask._native.lower import lower
-from heomdask.backends.host import aligned
+from heomdask.backends.host import aligned, untouched
 from heomdask.backends.local import LocalInverse, Shifted, local_inverse
 from heomdask.backends.traits import (
     BackendBase,
@@ -41,7 +41,7 @@ ROW = 4  # doubles that the kernels for one system read at once
 CACHE_LINE = 8  # doubles
 MOST_COMBINED = 32  # arrays that the kernel takes in one pass
 THREAD_BYTES = 131_072  # of a state: what one thread works through while others would start
-NEW_BYTES = 33_554_432  # of an array: the C library always has it fresh from the system
+NEW_BYTES = 33_554_432  # of a state: each thread first writes to its own part, and has it near
 _local_solves: weakref.WeakKeyDictionary[LocalInverse, _core.LocalSolve | None]
 _local_solves = weakref.WeakKeyDictionary()
 
@@ -131,9 +131,11 @@ class NativeBackend(BackendBase):
 
     def empty(self, compiled: Compiled) -> State:
         c = _native(compiled)
-        x = aligned((c.engine.state_size,), c.real)
-        if c.threads > 1 and x.nbytes >= NEW_BYTES:
-            c.engine.clear(x)  # who writes first has it near
+        shape = (c.engine.state_size,)
+        if c.threads == 1 or shape[0] * c.real.itemsize < NEW_BYTES:
+            return aligned(shape, c.real)
+        x = untouched(shape, c.real)
+        c.engine.clear(x)
         return x
 
     def put(self, compiled: Compiled, host: AnyArray) -> State:
