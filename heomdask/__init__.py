@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from heomdask import units as units
     from heomdask.advice import advise as advise
+    from heomdask.batch import run_batch as run_batch
     from heomdask.convergence import converge as converge
     from heomdask.ensemble import SerialRunner as SerialRunner
     from heomdask.ensemble import StandardError as StandardError
@@ -55,11 +56,11 @@ if TYPE_CHECKING:
     from heomdask.results.steady import SteadyState as SteadyState
     from heomdask.solve import as_linear_operator as as_linear_operator
     from heomdask.solve import evolve as evolve
-    from heomdask.solve import run_batch as run_batch
     from heomdask.steady import steady_state as steady_state
 
 _HOME = {
     "heomdask.advice": ("advise",),
+    "heomdask.batch": ("run_batch",),
     "heomdask.convergence": ("converge",),
     "heomdask.ensemble": (
         "SerialRunner",
@@ -99,7 +100,7 @@ _HOME = {
     "heomdask.preparation": ("prepare",),
     "heomdask.results.solution": ("Solution",),
     "heomdask.results.steady": ("SteadyState",),
-    "heomdask.solve": ("as_linear_operator", "evolve", "run_batch"),
+    "heomdask.solve": ("as_linear_operator", "evolve"),
     "heomdask.steady": ("steady_state",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

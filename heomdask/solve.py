@@ -1,9 +1,9 @@
 """One run, in five visible steps.
 
 Takes: a `Problem`, an initial state, output times.
-Gives: `evolve` for one problem, `run_batch` for many that share a hierarchy, and
+Gives: `evolve` for one problem; `run`, the same for all that share a hierarchy; and
     `as_linear_operator`, the generator as scipy sees it.
-Next file: `ensemble/`, which does this for a whole sweep.
+Next file: `batch.py`, which decides how many digits a member needs.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from heomdask.preparation import Prepared, doubt, prepare
 from heomdask.progress import shown
 from heomdask.results import sentinel
 from heomdask.results.solution import SAVE, Ados, BatchResult, Solution
-from heomdask.solvers import Drives, Trajectory, propagate
+from heomdask.solvers import Bounds, Drives, Trajectory, propagate
 from heomdask.solvers.drives import Pieces, scan
 from heomdask.solvers.propagate import METHODS
 
 Complex = NDArray[np.complex128]
 Times = NDArray[np.float64]
 
-ROUNDING = 0.1 * float(np.finfo(float).eps)  # of rho, per application of the generator
+ROUNDING = 0.1  # of rho, per application of the generator, in units of the machine epsilon
 CHUNK_BYTES = 4_000_000  # of probed elements, per member: then they are condensed
 QUIET = 1.5  # seconds before a run shows its progress
 
@@ -100,10 +100,10 @@ def evolve(
     words = f"{prepared.index_set.n_ado:,} ADOs"
     with shown(progress, quiet=QUIET) as update:
         report = (lambda fraction: update(fraction, words)) if progress else None
-        request = _Request(
+        request = Request(
             grid, tol, observables, save, method, backend, threads, "auto", True, report
         )
-        result = _run([prepared], [rho0], request)
+        result = run([prepared], [rho0], request)
     solution = result.solution(0, problem.dims)
     if solution.outcome is Outcome.ROUNDING:
         warn(solution.outcome.advice)
@@ -123,50 +123,9 @@ def _failure(solution: Solution) -> str:
     return said
 
 
-def run_batch(
-    prepared: Sequence[Prepared],
-    rho0s: Sequence[Any] | Complex,
-    times: Any,
-    *,
-    tol: float = 1e-6,
-    observables: Mapping[str, Any] | None = None,
-    save: Sequence[str] = ("rho", "observables"),
-    method: str = "auto",
-    backend: str | BackendTraits = "auto",
-    threads: int | None = None,
-    final_ados: bool = False,
-    progress: Callable[[float], None] | None = None,
-) -> BatchResult:
-    """Propagate members that share one hierarchy (equal `key`), all in one batch.
-
-    The numbers of a member do not depend on its companions, to the last bit (with a backend by
-    name; an instance brings its own layout, which should be "batch").
-
-    Parameters
-    ----------
-    prepared : M of them, from `prepare`.
-    rho0s : (M, d, d), or M of whatever `evolve` takes.
-    final_ados : keep the whole hierarchy at the last time, to restart from.
-    progress : called now and then with the fraction of the work that is done, up to 1.
-    others : as in `evolve`.
-    """
-    if len({p.key for p in prepared}) != 1:
-        raise InputError(
-            "`prepared` must be a non-empty list of members with one `key`, got "
-            f"{len({p.key for p in prepared})} different ones; batch them by key."
-        )
-    if len(rho0s) != len(prepared):
-        raise InputError(f"`rho0s` must hold {len(prepared)} states, got {len(rho0s)}.")
-    grid = checks.times("times", times)
-    request = _Request(
-        grid, tol, observables, save, method, backend, threads, "batch", final_ados, progress
-    )
-    return _run(prepared, rho0s, request)
-
-
 @dataclass(frozen=True)
-class _Request:
-    """What was asked for, checked."""
+class Request:
+    """What is asked of a run, checked."""
 
     times: Times
     tol: float
@@ -178,6 +137,8 @@ class _Request:
     layout: Literal["auto", "batch"]
     final_ados: bool
     progress: Callable[[float], None] | None
+    precision: str = "float64"
+    bounds: Bounds | None = None  # one ellipse per member, if known
 
     def __post_init__(self) -> None:
         checks.tolerance("tol", self.tol)
@@ -231,7 +192,7 @@ class _Batch:
         return joined
 
 
-def _run(prepared: Sequence[Prepared], rho0s: Any, request: _Request) -> BatchResult:
+def run(prepared: Sequence[Prepared], rho0s: Any, request: Request) -> BatchResult:
     """The five steps. Preparation (1) is done; generate, compile, propagate, collect follow."""
     clock = [time.perf_counter()]
     first = prepared[0]
@@ -249,7 +210,7 @@ def _run(prepared: Sequence[Prepared], rho0s: Any, request: _Request) -> BatchRe
         request.backend, threads=request.threads, layout=request.layout, plan=plan
     )
     _refuse_if_too_large(first, len(columns.members), request, backend)
-    compiled = backend.compile(plan)
+    compiled = backend.compile(plan, request.precision)
     wanted = canonical(request.observables, plan.d)
     bound = bind(wanted, [p.expanded for p in prepared], ados)
     scale = np.ones((len(bound.ados), len(prepared)))  # that of row 0 is 1
@@ -278,7 +239,7 @@ class _Record:
     state: State
 
 
-def _propagate(batch: _Batch, request: _Request) -> _Record:
+def _propagate(batch: _Batch, request: Request) -> _Record:
     """Run through the output times in chunks, so that memory does not grow with their number."""
     n_members, n_times = len(batch.prepared), len(request.times)
     d, n_ado = batch.d, batch.index_set.n_ado
@@ -296,7 +257,9 @@ def _propagate(batch: _Batch, request: _Request) -> _Record:
     length = 16 if record.at_times is not None else max(16, CHUNK_BYTES // row_bytes)
     look_at = set(sentinel.watched(n_times).tolist())
     tol = request.tol * batch.begin.norms[batch.columns.members]
-    drives, bounds = _drives(batch, request.times), None
+    drives, bounds = _drives(batch, request.times), request.bounds
+    if bounds is not None:
+        bounds = bounds.take(batch.columns.members)
     whole = float(request.times[-1] - request.times[0])
     for first in range(0, n_times, length):
         last = min(first + length, n_times)
@@ -345,7 +308,7 @@ def _initial(batch: _Batch) -> State:
         return batch.backend.put(batch.compiled, stored)
     state = batch.backend.empty(batch.compiled)
     row = Selection.whole([0], batch.d)
-    elements = np.ascontiguousarray(stored.reshape(len(row), -1))
+    elements = np.ascontiguousarray(stored.reshape(len(row), -1), dtype=batch.compiled.dtype)
     batch.backend.unpack(batch.compiled, elements, row, state)
     return state
 
@@ -405,7 +368,7 @@ def _note(record: _Record, batch: _Batch, trajectory: Trajectory) -> None:
 
 def _collect(
     batch: _Batch,
-    request: _Request,
+    request: Request,
     record: _Record,
     wanted: Mapping[str, Observable],
     seconds: dict[str, float],
@@ -418,8 +381,9 @@ def _collect(
     limit = np.where(begin.bounded, begin.norms, np.inf)
     verdicts, excess = sentinel.judge(watched, limit, hermitian=hermitian)
     outcomes = [a if not a.good else b for a, b in zip(record.outcomes, verdicts, strict=True)]
+    rounding = ROUNDING * float(np.finfo(batch.compiled.dtype).eps)
     for m, own in enumerate(record.stats):
-        if outcomes[m].good and ROUNDING * own["applications"] > request.tol:
+        if outcomes[m].good and rounding * own["applications"] > request.tol:
             outcomes[m] = Outcome.ROUNDING
     final = None
     if request.final_ados:
@@ -442,6 +406,7 @@ def _collect(
         "isa": info.isa,
         "threads": batch.compiled.threads,
         "form": batch.plan.form,
+        "bits": np.finfo(request.precision).bits,
         "n_ado": batch.index_set.n_ado,
         "n_members": len(batch.prepared),
         "seconds": seconds,
@@ -456,7 +421,7 @@ def _collect(
 
 
 def _refuse_if_too_large(
-    prepared: Prepared, n_members: int, request: _Request, backend: BackendTraits
+    prepared: Prepared, n_members: int, request: Request, backend: BackendTraits
 ) -> None:
     """Raise `TooLarge` before anything runs that cannot fit."""
     d, n_times = prepared.problem.d, len(request.times)

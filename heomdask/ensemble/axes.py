@@ -26,7 +26,7 @@ Label = float | int | str  # an axis value as the store keeps it
 
 RESERVED = frozenset(
     {"sample", "time", "point", "i", "j", "rng", "rho", "status", "error", "traceback"}
-    | {"n_ado", "applications", "seconds", "convergence_error"}
+    | {"n_ado", "applications", "bits", "seconds", "convergence_error"}
 )
 
 

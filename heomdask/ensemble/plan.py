@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import memory
+from heomdask.batch import run_batch
 from heomdask.ensemble.cluster import Workers
 from heomdask.ensemble.driver import pending, task_points
 from heomdask.ensemble.grid import Index
@@ -30,7 +31,6 @@ from heomdask.errors import TooLarge
 from heomdask.outcome import Outcome
 from heomdask.progress import duration
 from heomdask.results.folder import Folder, folder_of
-from heomdask.solve import run_batch
 
 CALIBRATION_MEMBERS = 8
 SHORT = 0.1  # seconds of a run that is long enough to be extended

@@ -31,6 +31,7 @@ TRIED = 16  # points tried until one can be built
 DIAGNOSTICS = {
     "n_ado": "auxiliary density operators of the hierarchy",
     "applications": "applications of the generator",
+    "bits": "bits of the numbers it was computed with",
     "seconds": "computing time of the point, its share of a batch",
 }
 

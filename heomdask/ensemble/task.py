@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from heomdask import memory
 from heomdask.backends import registry
+from heomdask.batch import run_batch
 from heomdask.ensemble import shards as shards_
 from heomdask.ensemble.grid import Match
 from heomdask.ensemble.probe import Probe, prepare_point
@@ -33,7 +34,6 @@ from heomdask.preparation import Prepared
 from heomdask.results.chunks import Files, Shard
 from heomdask.results.solution import BatchResult
 from heomdask.results.store import record_failures
-from heomdask.solve import run_batch
 
 MOST_MEMBERS = 64  # of a batch; more gain nothing and commit later
 TELL_EVERY = 1.0  # seconds, of a task that is not yet done

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import xarray
 
 BLOCK_NBYTES = 32 * 2**20  # of a variable, read at once
-PER_POINT = ("status", "n_ado", "applications", "seconds", *TEXTS)
+PER_POINT = ("status", "n_ado", "applications", "bits", "seconds", *TEXTS)
 
 
 def open(store: str | Path | Folder) -> xarray.Dataset:

@@ -8,7 +8,7 @@ Next file: `dataset.py`, the labelled form of a whole sweep.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -141,6 +141,35 @@ class BatchResult:
 
     def __len__(self) -> int:
         return len(self.outcomes)
+
+    def take(self, members: NDArray[np.intp]) -> BatchResult:
+        """The results of some members."""
+        chosen = members.tolist()
+        return BatchResult(
+            self.times,
+            None if self.rho is None else self.rho[members],
+            {name: values[members] for name, values in self.observables.items()},
+            [self.outcomes[m] for m in chosen],
+            [self.stats[m] for m in chosen],
+            None if self.ados is None else [self.ados[m] for m in chosen],
+            None if self.ados_at_times is None else self.ados_at_times[members],
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[NDArray[np.intp], BatchResult]]) -> BatchResult:
+        """Results without ADOs, each with the places of its members, as one."""
+        places, results = zip(*parts, strict=True)
+        whole = BatchResult(
+            results[0].times,
+            None if results[0].rho is None else np.concatenate([r.rho for r in results]),
+            {
+                name: np.concatenate([r.observables[name] for r in results])
+                for name in results[0].observables
+            },
+            [outcome for r in results for outcome in r.outcomes],
+            [own for r in results for own in r.stats],
+        )
+        return whole.take(np.argsort(np.concatenate(places)))
 
     def solution(self, member: int, dims: list[list[int]]) -> Solution:
         """One member as a `Solution`."""

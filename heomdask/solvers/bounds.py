@@ -1,7 +1,8 @@
 """Where the field of values of a constant generator lies, per member.
 
 Takes: a compiled plan without named scalars.
-Gives: `Bounds`, an ellipse per member; `fastest_rate`, read off the plan alone.
+Gives: `Bounds`, an ellipse per member, and the `rounding` to be expected of a run;
+    `fastest_rate`, read off the plan alone.
 Next file: `faber.py`, the polynomials of that ellipse.
 
 ``G = B + C``, where B maps every ADO to itself and is the same on all of them (the Hamiltonian,
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from heomdask.backends.traits import BackendInfo, BackendTraits, Compiled, State
 from heomdask.plan import Plan, Term
-from heomdask.solvers.trajectory import Floats
+from heomdask.solvers.trajectory import Floats, Ints
 
 REAL_ITERATIONS, IMAG_ITERATIONS = 7, 10  # each applies G and G^+ once
 LEFT_INFLATION = 1.01  # of the width; a margin on the right would cost e^{margin t}
@@ -61,6 +62,23 @@ class Bounds:
     def radius(self) -> Floats:
         """The largest distance of a point of the ellipse from its centre."""
         return np.maximum(self.real, self.imag)
+
+    def take(self, members: Ints) -> Bounds:
+        """The ellipses of some members, repeats allowed."""
+        return Bounds(
+            self.centre[members], self.real[members], self.imag[members], self.applications
+        )
+
+
+def rounding(bounds: Bounds, span: float, precision: str) -> Floats:
+    """What rounding adds to a run at most, relative to its largest element; (M,).
+
+    A quarter of the machine epsilon for each time in which the fastest part of G moves by 1: twice
+    what was seen where no polynomial adds terms much larger than their sum (docs/design/012).
+    """
+    reach = np.maximum(np.abs(bounds.centre) + bounds.real, bounds.imag)
+    result: Floats = 0.25 * float(np.finfo(precision).eps) * span * reach
+    return result
 
 
 def field_of_values(backend: BackendTraits, compiled: Compiled) -> Bounds:

@@ -29,7 +29,8 @@ from heomdask.solvers.trajectory import Floats, Ints, Mask, Trajectory
 
 TRUNCATION_SHARE = 0.2  # of `tol`, for all that the series cut off over the whole run
 ROUNDING = 45.0  # rounding error of a sum of terms, in units of the machine epsilon
-FLOOR = 10.0  # a tolerance below this times the rounding of the state itself cannot be met
+FLOOR = 10.0  # of the state: so large may a term be, whatever its rounding does
+SINGLE = 30.0  # of the state: larger terms would cost single precision too many of its digits
 FEW = 60  # applications that Taylor may still need where auto prefers it to bounds and Faber
 SMALLEST = 1e-13  # of the run: a segment that must be shorter than this has met an infinity
 AT_ONCE = 2048  # output times of all members whose coefficients are made together
@@ -49,7 +50,9 @@ class Run:
         self.work = (backend.empty(compiled), backend.empty(compiled))
         self.record = Record(task, self.x)
         self.rate = TRUNCATION_SHARE * task.tol / max(task.whole, 1e-300)
-        self.epsilon = ROUNDING * float(np.finfo(compiled.dtype).eps)
+        epsilon = ROUNDING * float(np.finfo(compiled.dtype).eps)
+        self.double = compiled.dtype.itemsize == compiled.plan.dtype.itemsize
+        self.largest = task.tol / epsilon
         self.faber: Faber | None = None
         self.taylor: Taylor
         self.uses_faber = np.zeros(task.members, dtype=bool)
@@ -122,7 +125,9 @@ class Run:
     def _pass(self, size: Floats) -> None:
         """One segment of every active member."""
         task, record = self.task, self.record
-        ceiling = np.maximum(task.tol, FLOOR * self.epsilon * size) / self.epsilon
+        ceiling = np.maximum(self.largest, FLOOR * size)
+        if not self.double:
+            ceiling = np.minimum(ceiling, SINGLE * size)
         tried: list[tuple[Series, Segments]] = []
         for series, idx in self._groups():
             remaining = record.next_stop(idx) - record.t[idx]

@@ -15,7 +15,7 @@ from heomdask.generator.expanded import Expanded
 from heomdask.hierarchy.index_set import index_set
 from heomdask.hierarchy.truncation import Depth
 from heomdask.model.exponents import Exponents
-from heomdask.solvers import propagate
+from heomdask.solvers import field_of_values, propagate, rounding
 from heomdask.testing.strategies import COUPLINGS, hermitian
 
 LARGEST_GROWTH = 1e4  # beyond it an absolute tolerance means little
@@ -51,8 +51,8 @@ def problem(rng):
     return Expanded(H, (), lindblad, baths)
 
 
-def worst_over_tolerance(seed, method):
-    """The largest error over the tolerance asked; 0 where the outcome warns."""
+def drawn(seed):
+    """A plan, a state, times, a tolerance, and the exact elements of rho at those times."""
     rng = np.random.default_rng([77, seed])
     expanded = problem(rng)
     depth = int(rng.integers(0, 5 if expanded.n_modes <= 2 else 3))
@@ -70,6 +70,12 @@ def worst_over_tolerance(seed, method):
     exact = [x.ravel().astype(g.dtype)]
     for _ in times[1:]:
         exact.append(step @ exact[-1])
+    return plan, x, times, tol, np.array(exact)[:, : plan.d**2]
+
+
+def worst_over_tolerance(seed, method):
+    """The largest error over the tolerance asked; 0 where the outcome warns."""
+    plan, x, times, tol, exact = drawn(seed)
     backend = registry.get("auto", layout="batch")
     compiled = backend.compile(plan)
     found = propagate(
@@ -78,12 +84,37 @@ def worst_over_tolerance(seed, method):
     )  # fmt: skip
     if not found.outcomes[0].good:
         return 0.0
-    return np.max(np.abs(found.probed[:, :, 0] - np.array(exact)[:, : plan.d**2])) / tol
+    return np.max(np.abs(found.probed[:, :, 0] - exact)) / tol
+
+
+def single_over_tolerance(seed):
+    """The same in single precision; NaN where that is not to be used."""
+    plan, x, times, tol, exact = drawn(seed)
+    tol = max(tol, 1e-5)
+    backend = registry.get("auto", layout="batch")
+    bounds = field_of_values(backend, backend.compile(plan))
+    expected = rounding(bounds, times[-1] - times[0], "float32")[0]
+    if plan.form == "complex" or expected > tol:
+        return np.nan
+    compiled = backend.compile(plan, "float32")
+    found = propagate(
+        backend, compiled, backend.put(compiled, x), times, Selection.whole([0], plan.d),
+        tol=tol, bounds=bounds,
+    )  # fmt: skip
+    if not found.outcomes[0].good or expected * found.growth[0] > tol:
+        return np.nan
+    return np.max(np.abs(found.probed[:, :, 0] - exact)) / tol
 
 
 @pytest.mark.parametrize("method", ["auto", "faber"])
 def test_the_error_of_a_random_problem_stays_below_the_tolerance(method):
     assert max(worst_over_tolerance(seed, method) for seed in range(40)) < 10
+
+
+def test_single_precision_stays_below_the_tolerance():
+    worst = np.array([single_over_tolerance(seed) for seed in range(60)])
+    assert np.isfinite(worst).sum() > 15
+    assert np.nanmax(worst) < 1
 
 
 @pytest.mark.slow
