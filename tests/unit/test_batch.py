@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,6 @@ def test_in_single_precision_terms_stay_small() -> None:
 
 def test_backends_without_single_precision_stay_double(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = registry.get("numpy")
-    info = type(backend).info.fget(backend)  # type: ignore[attr-defined]  # a property
-    only = type(info)(info.name, info.device, info.isa, ("float64",), 1, True)
+    only = dataclasses.replace(backend.info, dtypes=("float64",))
     monkeypatch.setattr(type(backend), "info", property(lambda _: only))
     assert bits(run(members(0.3), backend=backend)) == [64]
