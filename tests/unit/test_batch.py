@@ -92,6 +92,25 @@ def test_a_member_decides_for_itself_whatever_its_companions_do() -> None:
         assert alone.stats[0]["applications"] == result.stats[m]["applications"]
 
 
+def test_alike_members_lie_side_by_side() -> None:
+    """By the strength of their baths, then by how far their energies lie apart."""
+
+    def one(lam: float, bias: float) -> hd.preparation.Prepared:
+        bath = hd.DrudeLorentz(lam=lam, gamma=0.5, T=0.5)
+        problem = hd.Problem(0.5 * SX + bias * SZ, [hd.Coupling(SZ, bath)])
+        return hd.prepare(problem, depth=3, expansion=hd.Pade(1))
+
+    given = [(0.2, 0.1), (0.1, -0.5), (0.2, -0.3), (0.1, 0.2), (0.1, 0.4)]
+    order = batch._by_likeness([one(*g) for g in given])
+    assert [given[m] for m in order] == [
+        (0.1, 0.2),
+        (0.1, 0.4),
+        (0.1, -0.5),
+        (0.2, 0.1),
+        (0.2, -0.3),
+    ]
+
+
 def test_what_goes_wrong_in_single_precision_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
     once = batch.run
 
