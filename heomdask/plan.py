@@ -443,13 +443,34 @@ class Plan:
                 np.add.at(weight, rows[stays], value * values[stays])
         return weight
 
+    def common_blocks(self) -> AnyArray:
+        """What the unnamed terms that act on every ADO alike do to each: (M, d^2, d^2)."""
+        blocks = np.zeros((self.n_members, self.d**2, self.d**2), dtype=self.dtype)
+        for term in self.terms:
+            weight = np.zeros(1, dtype=self.dtype)
+            for s in term.shifts:
+                if s.name is None and self.patterns[s.pattern].is_identity:
+                    weight = weight + s.scalar
+            if weight.any():
+                blocks += weight[:, None, None] * self._superoperators(term)
+        return blocks
+
     def superoperator(self, term: Term, member: int) -> AnyArray:
         """``X -> L X R``, transposed if so flagged, as a (d^2, d^2) matrix on C-ordered X."""
-        left = np.eye(self.d) if term.left is None else term.left.of(member)
-        right = np.eye(self.d) if term.right is None else term.right.of(member)
-        small: AnyArray = np.kron(left, right.T)  # vec_C(L X R) = (L kron R^T) vec_C(X)
+        stack = self._superoperators(term)
+        matrix: AnyArray = stack[member if len(stack) > 1 else 0]
+        return matrix
+
+    def _superoperators(self, term: Term) -> AnyArray:
+        """The same of all members, (1, d^2, d^2) or (M, d^2, d^2)."""
+        one = np.eye(self.d)[None]
+        left = one if term.left is None else term.left.array
+        right = one if term.right is None else term.right.array
+        # vec_C(L X R) = (L kron R^T) vec_C(X)
+        kron = left[:, :, None, :, None] * right.swapaxes(1, 2)[:, None, :, None, :]
+        small: AnyArray = kron.reshape(-1, self.d**2, self.d**2)
         if term.transposed:
-            small = small[np.arange(self.d**2).reshape(self.d, self.d).T.ravel()]
+            small = small[:, np.arange(self.d**2).reshape(self.d, self.d).T.ravel()]
         return small
 
 

@@ -150,7 +150,7 @@ def _part(plan: Plan, name: str | None, dtype: np.dtype[Any]) -> Part:
         return _LIBRARY.sparse(terms.to_sparse(m), dtype)
 
     def local(terms: Plan, m: int) -> Factor:
-        block = terms.local_blocks(m, np.array([0]))[0]
+        block = terms.take([m]).common_blocks()[0]
         if np.count_nonzero(block) * DENSE_FILL < block.size:
             return sparse(terms, m)
         return _LIBRARY.dense(block, plan.n_rows, dtype)

@@ -33,6 +33,7 @@ RIGHT_SHARE = 0.5  # of the residual norm, for the same reason
 INVARIANT = 1e-7  # a residual this small, relative, ends a chain: the square root of rounding
 SEED = 20240229  # of the one start vector that all problems of a shape share
 LARGEST_LOCAL = 16  # levels: beyond, the matrix of B is too large to be worth its eigenvalues
+AT_ONCE = 2**18  # elements of the matrices of B of several members
 MOST_KEPT = 4096  # members whose C is remembered
 _boxes: dict[tuple[BackendInfo, str, str], Floats] = {}
 
@@ -116,15 +117,22 @@ def _ellipses(box: Floats) -> Bounds:
 
 def _local_box(plan: Plan) -> Floats:
     """The box (4, M) of a plan whose terms are all local, exactly."""
-    box = np.empty((4, plan.n_members))
-    for m in range(plan.n_members):
-        block = plan.local_blocks(m, np.array([0]))[0]
-        if not np.all(np.isfinite(block)):
-            box[:, m] = 0.0, 0.0, -1.0, 1.0  # the run will find out
-            continue
-        adjoint = block.conj().T
-        box[:2, m] = np.linalg.eigvalsh((block + adjoint) / 2)[[0, -1]]
-        box[2:, m] = np.linalg.eigvalsh((block - adjoint) / 2j)[[0, -1]]
+    some = max(1, AT_ONCE // plan.d**4)
+    if plan.n_members > some:
+        parts = np.array_split(np.arange(plan.n_members), -(-plan.n_members // some))
+        return np.concatenate([_local_box(plan.take(part.tolist())) for part in parts], axis=1)
+    blocks = plan.common_blocks()
+    box = np.tile([[0.0], [0.0], [-1.0], [1.0]], plan.n_members)  # if not finite: the run finds out
+    finite = np.all(np.isfinite(blocks), axis=(1, 2))
+    blocks = blocks[finite]
+    adjoint = blocks.conj().swapaxes(1, 2)
+    hermitian, skew = (blocks + adjoint) / 2, (blocks - adjoint) / 2
+    box[:2, finite] = np.linalg.eigvalsh(hermitian).T[[0, -1]]
+    if plan.form == "complex":
+        box[2:, finite] = np.linalg.eigvalsh(skew / 1j).T[[0, -1]]
+    else:  # in pairs +-
+        square = np.linalg.eigvalsh(skew.swapaxes(1, 2) @ skew)[:, -1]
+        box[2:, finite] = np.multiply.outer([-1.0, 1.0], np.sqrt(np.maximum(square, 0.0)))
     return box
 
 

@@ -59,12 +59,13 @@ def coefficients(centre: Floats, capacity: Floats, ratio: Floats, t: Floats, deg
     start = _start_degree(y, ratio)
     order = np.argsort(start, kind="stable")
     top = int(start[order[-1]])
-    begins = np.searchsorted(start[order], np.arange(top + 2))
+    begins = np.searchsorted(start[order], np.arange(top + 2)).tolist()
     e = np.empty((max(degree, top) + 2, len(y)))
     e[top:] = 0.0
     inverse, scratch = 1.0 / y, np.empty(len(y))
     for k in range(top, 0, -1):
-        e[k, order[begins[k] : begins[k + 1]]] = 1.0
+        if begins[k] < begins[k + 1]:
+            e[k, order[begins[k] : begins[k + 1]]] = 1.0
         below = np.multiply(e[k], inverse, out=e[k - 1])
         below *= k
         below += np.multiply(e[k + 1], ratio, out=scratch)
@@ -285,8 +286,7 @@ def _cut_off(segments: Segments, norms: Floats) -> Floats:
 
 def _row(array: Floats, k: Ints) -> Floats:
     """``array[k_i, i]``, k cut to the rows there are."""
-    index = np.clip(k, 0, len(array) - 1)
-    result: Floats = np.take_along_axis(array, index[None], axis=0)[0]
+    result: Floats = array[np.clip(k, 0, len(array) - 1), np.arange(array.shape[1])]
     return result
 
 

@@ -1,5 +1,7 @@
 """The plan as data: what it refuses, and what follows from it by algebra."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -116,6 +118,18 @@ def test_chosen_rows_columns_and_blocks(case):
     expected = np.stack([whole[n, :, n] for n in range(plan.n_rows)])
     np.testing.assert_allclose(blocks, expected, rtol=0, atol=1e-13)
     np.testing.assert_array_equal(plan.local_blocks(last, rows), blocks[rows])
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.names and c.depth == 2], ids=str)
+def test_what_acts_on_every_ado_alike(case):
+    plan = case.plan()
+    same = [t for t in plan.terms if all(plan.patterns[s.pattern].is_identity for s in t.shifts)]
+    local = dataclasses.replace(plan, terms=tuple(same))
+    blocks = local.common_blocks()
+    for m in range(plan.n_members):
+        for row in (0, plan.n_rows - 1):
+            expected = local.local_blocks(m, np.array([row]))[0]
+            np.testing.assert_allclose(blocks[m], expected, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

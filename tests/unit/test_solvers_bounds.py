@@ -6,6 +6,7 @@ from solver_problems import plan_of, spin_boson, stiff, trimer
 
 from heomdask.backends.numpy_ import NumpyBackend
 from heomdask.plan import Pattern, Plan, Shift, Term
+from heomdask.solvers import bounds
 from heomdask.solvers.bounds import Bounds, fastest_rate, field_of_values, is_local
 from heomdask.testing.random_plans import random_plan
 
@@ -72,6 +73,17 @@ def test_bounds_of_a_member_do_not_depend_on_its_companions():
         alone = field_of_values(backend, backend.compile(plan.member(m)))
         for name in ("centre", "real", "imag"):
             assert getattr(alone, name)[0] == getattr(together, name)[m]
+
+
+@pytest.mark.parametrize("form", ["real", "complex"])
+def test_members_by_pieces_have_the_same_bounds(form, monkeypatch):
+    plan = random_plan(np.random.default_rng(6), d=2, members=7, form=form)
+    backend = NumpyBackend()
+    whole = field_of_values(backend, backend.compile(plan))
+    monkeypatch.setattr(bounds, "AT_ONCE", 3 * plan.d**4)
+    pieces = field_of_values(backend, backend.compile(plan))
+    for name in ("centre", "real", "imag"):
+        np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))
 
 
 def test_invariant_subspace_ends_the_chain():
