@@ -129,7 +129,7 @@ class Losing(SerialRunner):
 
     tell: Callable[[Any, float], None]
 
-    def watch(self, tell: Callable[[Any, float], None]) -> None:
+    def watch(self, tell: Callable[[Any, float], None], overview: Any) -> None:
         self.tell = tell
 
     def wait(self) -> list[Finished]:
