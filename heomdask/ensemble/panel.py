@@ -25,12 +25,12 @@ from distributed.dashboard.core import BokehApplication
 from distributed.dashboard.scheduler import template_variables
 from tornado.ioloop import IOLoop
 
+from heomdask.ensemble.cluster import PAGE
 from heomdask.ensemble.pictures import Map, Memory, Outcomes, Speed
 from heomdask.ensemble.view import View, views
 from heomdask.outcome import Outcome
 from heomdask.progress import duration
 
-PAGE = "heomdask"
 EVERY = 1000  # milliseconds
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import time
 import urllib.request
@@ -16,10 +17,13 @@ import pytest
 from ensemble_support import disordered, sweep
 
 import heomdask as hd
+from heomdask.ensemble import profiles
 from heomdask.ensemble.cells import MOST_CELLS, Cells
+from heomdask.ensemble.cluster import Workers
 from heomdask.ensemble.grid import match
 from heomdask.ensemble.history import BINS, EARLIER, History
 from heomdask.ensemble.view import MOST_ERRORS, TOPIC, Ended, Overview, View, views
+from heomdask.errors import InputError
 from heomdask.outcome import Outcome
 
 pytest.importorskip("bokeh", reason="needs bokeh, of the extra dashboard")
@@ -336,3 +340,20 @@ def test_dasks_own_pages_call_the_tasks_of_all_sweeps_by_one_name() -> None:
     from heomdask.ensemble.runner import DaskRunner
 
     assert key_split(f"{DaskRunner(SimpleNamespace())._name}-17") == "heomdask"  # type: ignore[arg-type]  # no call is made
+
+
+@pytest.mark.cluster
+def test_a_dashboard_is_opened_for_this_machine_where_one_is_asked_for() -> None:
+    with Workers(workers=1, dashboard=True) as workers:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/heomdask", workers.page)
+        status = workers.page.replace("/heomdask", "/status")
+        with urllib.request.urlopen(status, timeout=30) as answer:
+            assert b"Dask" in answer.read()
+        with Workers(scheduler=workers.client().scheduler.address) as others:
+            assert others.page == workers.page
+
+
+def test_a_dashboard_without_bokeh_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiles.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"`dashboard` must have .* bokeh.*pip install"):
+        Workers(workers=1, dashboard=True).__enter__()
