@@ -25,7 +25,11 @@ def test_notebook_runs(path: Path, tmp_path: Path) -> None:
         resources={"metadata": {"path": str(tmp_path)}},
     )
     client.execute()
-    assert any(cell.get("outputs") for cell in notebook.cells)
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    shown = [out.get("data", {}) for out in outputs]
+    assert any("<progress" in data.get("text/html", "") for data in shown)
+    assert any("image/png" in data for data in shown)
+    assert not [out for out in outputs if out.get("name") == "stderr"], "a warning, or a log"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

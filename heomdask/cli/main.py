@@ -79,6 +79,9 @@ def run(
     tls: Annotated[
         bool, typer.Option("--tls", help="Encrypt what goes to and from a cluster's workers.")
     ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try points again that failed before.")
+    ] = False,
     dashboard: Annotated[
         bool,
         typer.Option("--dashboard", help="Show the run on a dashboard; say where that is."),
@@ -114,7 +117,7 @@ def run(
         _console.print(plan_table(needs))
         if settings.solve.check_convergence and needs.pending:
             _console.print(CHECK)
-        dataset = sweep.run(target, client=computing)
+        dataset = sweep.run(target, client=computing, retry_failed=retry_failed)
         if settings.solve.check_convergence:
             _console.print("Checking convergence against larger hierarchies.")
             dataset = sweep.check_convergence(target, client=computing)
