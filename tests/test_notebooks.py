@@ -16,7 +16,8 @@ SECONDS = 60
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 # jupyter's client library, none of ours: it leaves its sockets to the collector
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_notebook_runs(path: Path, tmp_path: Path) -> None:
+def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # pictures go into the notebook
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,

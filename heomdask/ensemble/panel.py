@@ -42,9 +42,7 @@ def attach(scheduler: Any) -> bool:
         return False
     shared = template_variables(scheduler)  # of all pages
     if not any(f"/{PAGE}" in a.app_paths for a in pages):
-        own = BokehApplication(
-            {f"/{PAGE}": document}, scheduler, prefix="", template_variables=shared
-        )
+        own = BokehApplication({f"/{PAGE}": document}, scheduler, pages[0].prefix, shared)
         scheduler.http_application.add_application(own)
         own.initialize(IOLoop.current())
         own.start()

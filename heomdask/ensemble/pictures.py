@@ -119,8 +119,8 @@ class Speed:
         self.source = ColumnDataSource({"xs": [], "ys": [], "who": [], "colour": []})
         self.root = figure(
             title="Speed", x_axis_label="time since the run began / min", y_axis_label="points/s",
-            y_range=Range1d(0, 1), tools="", toolbar_location=None, sizing_mode="stretch_both",
-            min_height=260,
+            x_range=Range1d(0, 1), y_range=Range1d(0, 1), tools="", toolbar_location=None,
+            sizing_mode="stretch_both", min_height=260,
         )  # fmt: skip
         self.root.multi_line(
             "xs", "ys", source=self.source, line_color="colour", line_width=2, legend_field="who"
@@ -143,6 +143,8 @@ class Speed:
         }
         most = max((float(y.max(initial=0)) for y in lines.values()), default=0.0)
         self.root.y_range.end = 1.1 * most or 1.0
+        self.root.x_range.end = (now - view.history.start) / 60
+        self.root.legend.visible = bool(names)
 
 
 def _lines(view: View, rates: dict[str, Any]) -> dict[str, Any]:

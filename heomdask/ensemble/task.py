@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from heomdask import memory
 from heomdask.backends import registry
 from heomdask.ensemble import shards as shards_
+from heomdask.ensemble.cells import Cells
 from heomdask.ensemble.grid import Index, Match
 from heomdask.ensemble.probe import Probe, prepare_point
 from heomdask.ensemble.sweep import Point, Sweep
@@ -48,6 +50,11 @@ class Work:
     match: Match
     files: Files
     extents: tuple[int, ...]
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The sweep's map."""
+        return Cells.of(self.sweep.grid)
 
     def missing(self, shard: Shard, status: NDArray[np.uint8]) -> list[Shard]:
         """Places of a shard that are asked for and pending."""

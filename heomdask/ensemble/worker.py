@@ -119,7 +119,6 @@ def run_on_worker(name: str, task: Task, watched: bool, viewed: bool) -> Report:
     If it is watched, how far it is goes out under that name too, as an event; if it is viewed, so
     does what became of its points when it ends.
     """
-    from heomdask.ensemble.cells import Cells
     from heomdask.ensemble.task import run_task
     from heomdask.ensemble.view import TOPIC, Ended
 
@@ -131,7 +130,7 @@ def run_on_worker(name: str, task: Task, watched: bool, viewed: bool) -> Report:
     tell = functools.partial(_tell, worker, name, key) if watched else None
     with _libraries.one_thread():
         work = worker.plugins[name].work
-        ended = Ended(Cells.of(work.sweep.grid)) if viewed else None
+        ended = Ended(work.cells) if viewed else None
         report = run_task(work, task, limit, tell, ended)
     if ended is not None:
         worker.log_event(TOPIC, ended.event(name, key, worker.address))

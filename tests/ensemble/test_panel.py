@@ -221,8 +221,10 @@ def sources(document: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("axes", [{}, {"a": [1, 2]}, {"a": list(range(200)), "b": [1, 2]}])
-def test_sweeps_of_all_shapes_have_a_page(axes: dict[str, Any]) -> None:
-    page(view_of(wide(**axes)))
+def test_sweeps_of_all_shapes_have_a_page_from_the_start(axes: dict[str, Any]) -> None:
+    cells, _, lines, *_ = sources(page(view_of(wide(**axes))))
+    assert len(cells["share"]) == max(1, np.prod([min(len(v), MOST_CELLS) for v in axes.values()]))
+    assert lines["who"] == []
 
 
 def test_many_workers_are_shown_by_machine() -> None:
@@ -249,14 +251,18 @@ def test_without_a_sweep_the_page_says_so() -> None:
 
 
 @contextlib.contextmanager
-def dashboard() -> Iterator[Any]:
+def dashboard(prefix: str = "") -> Iterator[Any]:
     """A client of a cluster in this process, with a dashboard."""
     from distributed import Client, LocalCluster
 
     with (
         LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as cluster,
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"http_prefix": prefix},
+        ) as cluster,  # fmt: skip
         Client(cluster) as client,
     ):
         yield client
@@ -315,6 +321,18 @@ def test_without_bokeh_a_sweep_runs_as_ever(
         ds = sweep(over={"e": [0.1]}).run(tmp_path / "s.zarr", client=client)
         assert ds["status"].values.tolist() == [1]
         assert client.get_events(TOPIC) == ()
+
+
+@pytest.mark.cluster
+def test_the_page_stands_beside_dasks_own() -> None:
+    from heomdask.ensemble.watching import open_view
+
+    overview = view_of(wide(a=[1])).overview
+    with dashboard(prefix="below") as client:
+        for name in ("one", "another"):
+            assert client.run_on_scheduler(open_view, name, client.id, overview)
+        assert fetch(client, "below/status").count('href="heomdask"') == 1
+        assert '"roots"' in fetch(client, "below/heomdask")
 
 
 @pytest.mark.cluster
