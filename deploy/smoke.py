@@ -134,6 +134,7 @@ def main() -> int:
     parser.add_argument("profile", help="as for heomdask run --cluster")
     parser.add_argument("--folder", default=".", help="where stores are to lie; default: here")
     given = parser.parse_args()
+    started = time.perf_counter()
     try:
         profile = profiles.read(given.profile)
         if isinstance(profile, profiles.Slurm):
@@ -142,9 +143,12 @@ def main() -> int:
             wrong = check(profile, Path(folder).absolute())
     except HeomdaskError as error:
         wrong = [str(error)]
+    except OSError as error:  # of the folder
+        wrong = [f"--folder must be a folder that can be written, got {given.folder} ({error})."]
     for text in wrong:
         print(f"FAILED    {text}")
-    print("all checks passed" if not wrong else f"{len(wrong)} of the checks failed")
+    end = f"in {time.perf_counter() - started:.0f} s"
+    print(f"all checks passed {end}" if not wrong else f"{len(wrong)} of the checks failed {end}")
     return 1 if wrong else 0
 
 

@@ -99,7 +99,7 @@ def evolve(
         warn(said)
     words = f"{prepared.index_set.n_ado:,} ADOs"
     with shown(progress, quiet=QUIET) as update:
-        report = (lambda fraction: update(fraction, words)) if progress else None
+        report = (lambda fraction: update(fraction, 1.0, words)) if progress else None
         request = Request(
             grid, tol, observables, save, method, backend, threads, "auto", True, report
         )

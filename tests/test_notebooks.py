@@ -16,7 +16,8 @@ SECONDS = 60
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 # jupyter's client library, none of ours: it leaves its sockets to the collector
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_notebook_runs(path: Path, tmp_path: Path) -> None:
+def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # pictures go into the notebook
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,
@@ -25,7 +26,11 @@ def test_notebook_runs(path: Path, tmp_path: Path) -> None:
         resources={"metadata": {"path": str(tmp_path)}},
     )
     client.execute()
-    assert any(cell.get("outputs") for cell in notebook.cells)
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    shown = [out.get("data", {}) for out in outputs]
+    assert any("<progress" in data.get("text/html", "") for data in shown)
+    assert any("image/png" in data for data in shown)
+    assert not [out for out in outputs if out.get("name") == "stderr"], "a warning, or a log"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

@@ -79,6 +79,13 @@ def run(
     tls: Annotated[
         bool, typer.Option("--tls", help="Encrypt what goes to and from a cluster's workers.")
     ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try points again that failed before.")
+    ] = False,
+    dashboard: Annotated[
+        bool,
+        typer.Option("--dashboard", help="Show the run on a dashboard; say where that is."),
+    ] = False,
 ) -> None:
     """Run a sweep, or go on with it: what the store already holds is not computed again."""
     from heomdask.cli import config as configs
@@ -97,16 +104,20 @@ def run(
         require_drawable("output.plot", picture)
     if settings.title:
         _console.rule(escape(settings.title))
-    asked = Workers(cluster=cluster, scheduler=scheduler, workers=workers, tls=tls)
+    asked = Workers(
+        cluster=cluster, scheduler=scheduler, workers=workers, tls=tls, dashboard=dashboard
+    )
     with _interruptible(target), asked as computing:
         with _explained():
             needs = sweep.plan(store=target, workers=computing)  # timed, so nothing else runs yet
         if needs.pending:
             computing.start()  # goes on by itself while the run is made ready
+        if needs.pending and dashboard:
+            _console.print(f"Dashboard: {computing.page}")
         _console.print(plan_table(needs))
         if settings.solve.check_convergence and needs.pending:
             _console.print(CHECK)
-        dataset = sweep.run(target, client=computing)
+        dataset = sweep.run(target, client=computing, retry_failed=retry_failed)
         if settings.solve.check_convergence:
             _console.print("Checking convergence against larger hierarchies.")
             dataset = sweep.check_convergence(target, client=computing)

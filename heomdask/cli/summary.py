@@ -8,15 +8,18 @@ Next file: `plot.py`.
 from __future__ import annotations
 
 import itertools
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
 from heomdask.cli.plot import averaged, value_text
 from heomdask.errors import HeomdaskError
 from heomdask.outcome import Outcome
+from heomdask.progress import LOOK_BACK, duration
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -145,12 +148,16 @@ def _convergence_error(
 
 
 def status_table(store: str) -> Table:
-    """How many points are done, failed, pending; with the first errors."""
+    """How many points are done, failed, pending; with the first errors, and how fast it goes."""
     from heomdask.results.dataset import failures
     from heomdask.results.dataset import open as open_store
+    from heomdask.results.folder import folder_of
+    from heomdask.results.store import Store
 
     status = open_store(store)["status"].values
+    commits = Store.open(folder_of(store)).commits()
     table = Table(title=f"{store}: {status.size} points", title_justify="left")
+    table.caption, table.caption_justify = pace_text(status, commits, time.time()), "left"
     table.add_column("status")
     table.add_column("points", justify="right")
     table.add_column("what it means")
@@ -161,6 +168,23 @@ def status_table(store: str) -> Table:
     for point, text in itertools.islice(failures(store), 5):
         table.add_row("failed", point, text)
     return table
+
+
+def pace_text(status: NDArray[np.uint8], commits: list[tuple[float, int]], now: float) -> str:
+    """How far a store is, how fast it was filled in the last minutes, and what that makes."""
+    needed = np.count_nonzero(status != Outcome.NOT_NEEDED)
+    pending = np.count_nonzero(status == Outcome.PENDING)
+    words = f"{needed - pending:,} of {needed:,} points that are needed are there"
+    if not commits or not pending:
+        return f"{words}."
+    words += f", the last came {duration(max(now - commits[-1][0], 0.0))} ago"
+    recent = [(when, points) for when, points in commits if now - when < LOOK_BACK]
+    if len(recent) < 2:
+        return f"{words}."
+    # what the first of these took nobody knows
+    speed = sum(points for _, points in recent[1:]) / max(now - recent[0][0], 1e-3)
+    left = duration(pending / speed)
+    return f"{words}: {speed:.3g} points/s in the last minutes, about {left} left."
 
 
 def progress_text(store: str) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 STOPS = (signal.SIGINT, signal.SIGTERM)  # what a user or a batch system ends a run with
 SECONDS_TO_REACH = 10  # a running scheduler answers at once
 SECONDS_TO_START = 300
+PAGE = "heomdask"  # of a sweep, on Dask's dashboard
 WORKER_PROCESS = "Dask Worker process"  # how distributed's nannies name what they start
 
 Other = TypeVar("Other")
@@ -45,8 +46,6 @@ def cores() -> int:
 class Workers:
     """Workers that start when they are first needed, and end with the context.
 
-    Local ones have no dashboard; who wants one starts a cluster and gives its address.
-
     Parameters
     ----------
     cluster : "local", "slurm", "ssh:HOST,HOST", the address of a running scheduler, the path of a
@@ -54,6 +53,8 @@ class Workers:
     scheduler : the address of a running scheduler, for short.
     workers : how many local ones, for short; default: one a CPU that this process may use.
     tls : encrypt what goes to and from the workers of a cluster.
+    dashboard : give them a dashboard, which the machine of their scheduler alone can see; a
+        scheduler that runs already has its own, or none.
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class Workers:
         scheduler: str | None = None,
         workers: int | None = None,
         tls: bool = False,
+        dashboard: bool = False,
     ) -> None:
         profile = _profile(cluster, scheduler, workers)
         self._profile = profiles.with_tls(profile) if tls else profile
+        self._dashboard = dashboard
         self._stack = contextlib.ExitStack()
         self._open = False
         self._cluster: Any = None  # each kind has a class of its own
@@ -94,6 +97,8 @@ class Workers:
 
     def __enter__(self) -> Self:
         profiles.require(self._profile)
+        if self._dashboard:
+            profiles.require_dashboard()
         self._open = True
         return self
 
@@ -122,7 +127,15 @@ class Workers:
             if isinstance(self._profile, Address):
                 self._client = self._stack.enter_context(_reach(self._profile))
             else:
-                self._cluster = _started(self._stack, self._profile)
+                self._cluster = _started(self._stack, self._profile, self._dashboard)
+
+    @property
+    def page(self) -> str:
+        """Where a browser finds the page of a sweep; of own ones on their scheduler's machine."""
+        self.start()
+        if self._client is not None:
+            return f"{self._client.dashboard_link.removesuffix('/status')}/{PAGE}"
+        return f"http://127.0.0.1:{self._cluster.scheduler_info['services']['dashboard']}/{PAGE}"
 
     def client(self) -> Client:
         """A client of workers that are there: all local ones, or the first of a cluster."""
@@ -228,10 +241,10 @@ async def _identify(address: str, private: Security | None) -> None:
         await asyncio.wait_for(scheduler.identity(), SECONDS_TO_REACH)
 
 
-def _started(stack: contextlib.ExitStack, profile: Local | Slurm | Ssh) -> Any:
+def _started(stack: contextlib.ExitStack, profile: Local | Slurm | Ssh, dashboard: bool) -> Any:
     """A cluster whose workers are about to start, and end with the stack."""
     if isinstance(profile, Local):
-        return _local(stack, _count(profile))
+        return _local(stack, _count(profile), dashboard)
     import dask
 
     if isinstance(profile, Ssh):
@@ -239,17 +252,17 @@ def _started(stack: contextlib.ExitStack, profile: Local | Slurm | Ssh) -> Any:
 
         stack.enter_context(dask.config.set(ssh.SETTINGS))
         with _signals_held():
-            return stack.enter_context(ssh.cluster(profile))
+            return stack.enter_context(ssh.cluster(profile, dashboard))
     from heomdask.ensemble import jobqueue
 
     stack.enter_context(dask.config.set(jobqueue.SETTINGS))
     with _signals_held():
-        jobs = stack.enter_context(jobqueue.SlurmJobs(profile))
+        jobs = stack.enter_context(jobqueue.SlurmJobs(profile, dashboard))
         jobs.submit()
     return jobs
 
 
-def _local(stack: contextlib.ExitStack, count: int) -> LocalCluster:
+def _local(stack: contextlib.ExitStack, count: int, dashboard: bool) -> LocalCluster:
     """A cluster of `count` workers that are about to start, and end with the stack."""
     import dask
     from distributed import LocalCluster
@@ -271,7 +284,7 @@ def _local(stack: contextlib.ExitStack, count: int) -> LocalCluster:
         cluster = LocalCluster(
             n_workers=0, threads_per_worker=1, processes=True, host="127.0.0.1",
             # no address would mean port 8787, with a warning where that is taken
-            dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
+            dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": dashboard},
             silence_logs=logging.CRITICAL,
         )  # fmt: skip
         stack.enter_context(cluster)

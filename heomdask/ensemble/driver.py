@@ -27,6 +27,7 @@ from heomdask.ensemble.runner import Finished, Runner, Task, Watchable, as_runne
 from heomdask.ensemble.stopping import Stopping
 from heomdask.ensemble.tally import Tally
 from heomdask.ensemble.task import Work, fail_shard, require_memory
+from heomdask.ensemble.view import Overview
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import Shard
 from heomdask.results.store import Store
@@ -70,7 +71,8 @@ def drive(
         runner.start(work)
         stack.callback(runner.stop)
         if progress and isinstance(runner, Watchable):
-            runner.watch(tally.under_way)
+            overview = Overview.of(work.sweep, work.match, status)
+            runner.watch(tally.under_way, overview)
         _Driver(work, todo, runner, tally, stopping).run()
     if not tally.failed:
         return 0

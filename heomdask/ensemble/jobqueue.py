@@ -104,7 +104,7 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
 
     job_cls = _Job
 
-    def __init__(self, profile: Slurm) -> None:
+    def __init__(self, profile: Slurm, dashboard: bool) -> None:
         self._profile = profile
         self._found: set[str] = set()  # jobs whose workers have been there
         self._failures = 0  # jobs in a row that ended without
@@ -118,7 +118,7 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
             name=NAME,
             security=security(profile.tls),
             shared_temp_directory=str(logs),
-            scheduler_options={"dashboard_address": "127.0.0.1:0", "dashboard": False},
+            scheduler_options={"dashboard_address": "127.0.0.1:0", "dashboard": dashboard},
             silence_logs=logging.CRITICAL,
             **_job(profile),
         )

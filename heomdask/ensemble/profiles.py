@@ -226,6 +226,14 @@ def require_package(profile: Profile) -> None:
             )
 
 
+def require_dashboard() -> None:
+    """Refuse to show what cannot be shown here."""
+    if importlib.util.find_spec("bokeh") is None:
+        raise InputError(
+            f"`dashboard` must have the package bokeh, got none here; {install('dashboard')}."
+        )
+
+
 def require(profile: Profile) -> None:
     """Refuse what cannot be started on this machine."""
     require_package(profile)

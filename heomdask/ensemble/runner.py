@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from heomdask.ensemble.task import Report, Work
+    from heomdask.ensemble.view import Overview
 
 Task = tuple[Shard, ...]
 Tell = Callable[[Task, float], None]  # how many points' worth of a task under way is done
@@ -75,9 +76,10 @@ class Runner(Protocol):
 class Watchable(Protocol):
     """What a runner may do besides: say how far the tasks are that it computes."""
 
-    def watch(self, tell: Tell) -> None:
+    def watch(self, tell: Tell, overview: Overview) -> None:
         """Call `tell` within `wait`, now and then; asked for before the first task, if at all.
 
+        With the overview of the sweep it may show others, too, what becomes of its points.
         A task that begins anew, because its worker died, is told to be at 0; one that has finished
         is not told of any more.
         """
@@ -98,7 +100,7 @@ class SerialRunner:
     def memory(self) -> int:
         return memory.available()
 
-    def watch(self, tell: Tell) -> None:
+    def watch(self, tell: Tell, overview: Overview) -> None:
         self._tell = tell
 
     def start(self, work: Work) -> None:
@@ -125,7 +127,7 @@ class DaskRunner:
     `Work` reaches every worker once, also those that join later, as a worker plugin; a task's
     arguments and its report are a few hundred bytes. Keys are explicit, so that equal tasks are
     never taken for one. How far a long task is comes as an event, which Dask passes on from any
-    worker.
+    worker; so does what became of its points, if the scheduler has a dashboard to show it on.
     """
 
     def __init__(self, client: Client) -> None:
@@ -135,6 +137,7 @@ class DaskRunner:
         self._tasks: dict[Any, Task] = {}  # of futures
         self._completed: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._events: _Events | None = None
+        self._viewed = False  # whether the scheduler shows the sweep on its dashboard
 
     @property
     def slots(self) -> int:
@@ -147,8 +150,14 @@ class DaskRunner:
         shares = [w["memory_limit"] // w["nthreads"] for w in workers.values() if w["memory_limit"]]
         return min(shares, default=sys.maxsize)
 
-    def watch(self, tell: Tell) -> None:
+    def watch(self, tell: Tell, overview: Overview) -> None:
+        from heomdask.ensemble.watching import open_view
+
         self._events = _Events(self._client, self._name, tell)
+        with contextlib.suppress(Exception):  # a scheduler without heomdask, or that obeys nobody
+            self._viewed = self._client.run_on_scheduler(
+                open_view, self._name, self._client.id, overview
+            )
 
     def start(self, work: Work) -> None:
         from heomdask.ensemble.worker import WorkPlugin
@@ -161,7 +170,9 @@ class DaskRunner:
 
         self._count += 1
         key, watched = f"{self._name}-{self._count}", self._events is not None
-        future = self._client.submit(run_on_worker, self._name, task, watched, key=key, pure=False)
+        future = self._client.submit(
+            run_on_worker, self._name, task, watched, self._viewed, key=key, pure=False
+        )
         self._tasks[future] = task
         future.add_done_callback(self._completed.put)
 
@@ -176,6 +187,7 @@ class DaskRunner:
                 finished.append(Finished(task, future.result()))
             except KilledWorker:
                 finished.append(Finished(task, None))
+                self._view_lost(future.key)
             except FutureCancelledError as error:  # its workers may be at it still
                 raise HeomdaskError(
                     "The connection to the Dask scheduler was lost, or somebody cancelled the "
@@ -185,6 +197,13 @@ class DaskRunner:
         if self._events is not None:
             self._events.pass_on({future.key: task for future, task in self._tasks.items()})
         return finished
+
+    def _view_lost(self, key: str) -> None:
+        """Let those who look at the sweep know of a task whose workers died."""
+        from heomdask.ensemble.view import TOPIC
+
+        if self._viewed:
+            self._client.log_event(TOPIC, {"sweep": self._name, "key": key, "lost": 1})
 
     def _ended(self) -> list[Any]:
         """Futures that are done; none after a while."""
@@ -198,6 +217,8 @@ class DaskRunner:
         return ended
 
     def stop(self) -> None:
+        from heomdask.ensemble.watching import close_view
+
         # with tasks left, an error or Ctrl-C is on its way up, and is to be heard alone
         hidden = (Exception,) if self._tasks else ()
         with contextlib.suppress(*hidden):
@@ -206,6 +227,8 @@ class DaskRunner:
                 self._tasks.clear()
             if self._events is not None:
                 self._events.stop()
+            if self._viewed:
+                self._client.run_on_scheduler(close_view, self._name)
             self._client.unregister_worker_plugin(self._name)
 
 

@@ -24,7 +24,7 @@ SETTINGS = {  # Dask sends these to the machines
 }
 
 
-def cluster(profile: Ssh) -> SpecCluster:
+def cluster(profile: Ssh, dashboard: bool) -> SpecCluster:
     """The cluster, with all its workers asked for."""
     login: dict[str, Any] = {"port": profile.port}
     if profile.user is not None:
@@ -39,7 +39,7 @@ def cluster(profile: Ssh) -> SpecCluster:
         worker_options=worker,
         scheduler_options={
             "port": 0,
-            "dashboard": False,
+            "dashboard": dashboard,
             "dashboard_address": "127.0.0.1:0",
             **network,
         },

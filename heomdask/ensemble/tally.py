@@ -32,7 +32,7 @@ class Tally:
         self._show = show
         self._what = what
         self._under_way: dict[Hashable, float] = {}  # points' worth, by task
-        self._update: Update = lambda fraction, words: None
+        self._update: Update = lambda done, total, words: None
 
     def under_way(self, task: Hashable, points: float) -> None:
         """So many points' worth of a task are done, and none is committed yet."""
@@ -54,11 +54,11 @@ class Tally:
     def _tell(self) -> None:
         words = f"{self.done} of {self.total} {self._what}, {self.failed} failed"
         worth = self.done + sum(self._under_way.values())
-        self._update(worth / self.total if self.total else 1.0, words)
+        self._update(worth, self.total, words)
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[Tally]:
         """The bar or the lines, while the context lasts."""
-        with shown(self._show) as self._update:
+        with shown(self._show, unit="points") as self._update:
             self._tell()
             yield self

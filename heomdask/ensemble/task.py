@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from heomdask import memory
 from heomdask.backends import registry
 from heomdask.batch import run_batch
 from heomdask.ensemble import shards as shards_
-from heomdask.ensemble.grid import Match
+from heomdask.ensemble.cells import Cells
+from heomdask.ensemble.grid import Index, Match
 from heomdask.ensemble.probe import Probe, prepare_point
 from heomdask.ensemble.sweep import Point, Sweep
 from heomdask.errors import BackendUnavailable, InputError, StoreError, TooLarge
@@ -48,6 +50,11 @@ class Work:
     match: Match
     files: Files
     extents: tuple[int, ...]
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The sweep's map."""
+        return Cells.of(self.sweep.grid)
 
     def missing(self, shard: Shard, status: NDArray[np.uint8]) -> list[Shard]:
         """Places of a shard that are asked for and pending."""
@@ -102,15 +109,17 @@ def run_task(
     shards: Sequence[Shard],
     memory_limit: int | None = None,
     tell: Callable[[float], None] | None = None,
+    ended: Callable[[Index, Outcome, str], None] | None = None,
 ) -> Report:
     """Compute and commit what the shards lack, in batches within half of the memory.
 
     `tell` is called about once a second with how many points' worth of it is done; never by a
-    task that takes less than that.
+    task that takes less than that. `ended` is called for every point that is computed, with its
+    index in the grid, its outcome, and the text of its error or none.
     """
     room = min(memory.available(), memory_limit or sys.maxsize) // 2
     started = time.perf_counter()
-    writer = _Writer(work)
+    writer = _Writer(work, ended)
     told = None if tell is None else _Paced(tell)
     groups: dict[Hashable, list[_Job]] = {}
     for shard in shards:
@@ -155,8 +164,11 @@ class _Paced:
 class _Writer:
     """Collects points into shards and commits each shard once it is complete."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(
+        self, work: Work, ended: Callable[[Index, Outcome, str], None] | None = None
+    ) -> None:
         self.work = work
+        self.ended = ended
         self.files = work.files
         self.points = 0
         self.failed = 0
@@ -176,6 +188,8 @@ class _Writer:
             owner.values[name][local] = value
         owner.values["status"][local] = outcome
         self.points += 1
+        if self.ended is not None and (asked := self.work.match.wanted(place)) is not None:
+            self.ended(asked, outcome, owner.failures.get(place, ("", ""))[0])
         owner.waiting -= 1
         if owner.waiting == 0:
             if owner.failures:

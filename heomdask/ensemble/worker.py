@@ -113,20 +113,28 @@ class _Libraries:
 _libraries = _Libraries()
 
 
-def run_on_worker(name: str, task: Task, watched: bool) -> Report:
+def run_on_worker(name: str, task: Task, watched: bool, viewed: bool) -> Report:
     """Compute a task of the sweep whose plugin has that name, with one thread.
 
-    If it is watched, how far it is goes out under that name too, as an event.
+    If it is watched, how far it is goes out under that name too, as an event; if it is viewed, so
+    does what became of its points when it ends.
     """
     from heomdask.ensemble.task import run_task
+    from heomdask.ensemble.view import TOPIC, Ended
 
     worker: Any = get_worker()
+    key = worker.get_current_task()
     limit: int | None = worker.memory_manager.memory_limit
     if limit is not None:
         limit //= worker.state.nthreads
-    tell = functools.partial(_tell, worker, name, worker.get_current_task()) if watched else None
+    tell = functools.partial(_tell, worker, name, key) if watched else None
     with _libraries.one_thread():
-        return run_task(worker.plugins[name].work, task, limit, tell)
+        work = worker.plugins[name].work
+        ended = Ended(work.cells) if viewed else None
+        report = run_task(work, task, limit, tell, ended)
+    if ended is not None:
+        worker.log_event(TOPIC, ended.event(name, key, worker.address))
+    return report
 
 
 def _tell(worker: Any, topic: str, key: str, points: float) -> None:

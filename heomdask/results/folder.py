@@ -49,6 +49,10 @@ class Folder(ABC):
         """The files in a folder of this one, and their bytes."""
 
     @abstractmethod
+    def written(self, below: str) -> dict[str, float]:
+        """The files in a folder of this one, and when they were written, if the place knows."""
+
+    @abstractmethod
     def exists(self, name: str) -> bool:
         """Whether a file is there."""
 
@@ -123,6 +127,10 @@ class LocalFolder(Folder):
     def sizes(self, below: str) -> dict[str, int]:
         with os.scandir(self.path / below) as entries:
             return {e.name: e.stat().st_size for e in entries if not e.name.endswith(PARTIAL)}
+
+    def written(self, below: str) -> dict[str, float]:
+        with os.scandir(self.path / below) as entries:
+            return {e.name: e.stat().st_mtime for e in entries if not e.name.endswith(PARTIAL)}
 
     def exists(self, name: str) -> bool:
         return (self.path / name).exists()

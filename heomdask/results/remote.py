@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from heomdask.brief import install
@@ -92,6 +93,12 @@ class RemoteFolder(Folder):
         with self._reached() as (system, root):
             found = system.ls(f"{root}/{below}", detail=True)
         return {f["name"].rsplit("/", 1)[-1]: f["size"] for f in found if f["type"] == "file"}
+
+    def written(self, below: str) -> dict[str, float]:
+        with self._reached() as (system, root):
+            found = system.ls(f"{root}/{below}", detail=True)
+        times = {f["name"].rsplit("/", 1)[-1]: _written(f) for f in found}
+        return {name: time for name, time in times.items() if time is not None}
 
     def exists(self, name: str) -> bool:
         with self._reached() as (system, root):
@@ -192,3 +199,14 @@ def _remedy(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return "mend the credentials, or what they permit,"
     return "check the URL, its endpoint, and the network"
+
+
+def _written(info: dict[str, Any]) -> float | None:
+    """When a file was written, by one of the names under which file systems of fsspec say it."""
+    for name in ("LastModified", "updated", "mtime", "created"):
+        match info.get(name):
+            case datetime() as when:
+                return when.timestamp()
+            case float() | int() as seconds:
+                return seconds
+    return None

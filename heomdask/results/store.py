@@ -192,6 +192,16 @@ class Store:
             result[block] = codes
         return result[tuple(slice(n) for n in self.extents)]
 
+    def commits(self) -> list[tuple[float, int]]:
+        """When each shard was written last, in order, and how many points it has."""
+        written = self.folder.written("status")
+        found = []
+        for shard, codes in self.files.survey(self.extents)[0].items():
+            if (when := written.get(self.files.chunk("status", shard))) is not None:
+                blank = np.isin(codes, (Outcome.PENDING, Outcome.NOT_NEEDED))
+                found.append((when, int(np.count_nonzero(~blank))))
+        return sorted(found)
+
     def damaged(self) -> list[str]:
         """Chunk files that are cut off, or gone though their points were computed."""
         damaged = self.files.survey(self.extents)[1]

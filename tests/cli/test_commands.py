@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import heomdask as hd
 from heomdask import topology
@@ -310,3 +311,27 @@ def test_version_and_the_package_as_a_program(tmp_path: Path) -> None:
 def test_an_error_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     output = heomdask(tmp_path, "run", "fnord", status=2)
     assert output.startswith("Error: `CONFIG`") and "Traceback" not in output
+
+
+def test_failed_points_are_tried_again_if_so_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def run(self: hd.Sweep, store: str, *, client: object, retry_failed: bool) -> None:
+        asked.append(retry_failed)
+        raise InputError("enough")
+
+    monkeypatch.setattr(hd.Sweep, "run", run)
+    for options in ([], ["--retry-failed"]):
+        words = [
+            "run",
+            "spinboson",
+            "--store",
+            str(tmp_path / "s.zarr"),
+            "--workers",
+            "1",
+            *options,
+        ]
+        assert isinstance(CliRunner().invoke(main.app, words).exception, InputError)
+    assert asked == [False, True]

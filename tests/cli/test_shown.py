@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from typer.testing import CliRunner
 
 import heomdask as hd
 from heomdask.cli import main, plot
-from heomdask.cli.summary import summary_table
+from heomdask.cli.summary import pace_text, status_table, summary_table
 from heomdask.ensemble.cluster import Workers
 from heomdask.outcome import Outcome
 
@@ -186,3 +188,46 @@ def test_results_are_printed_without_their_hierarchies() -> None:
     problem = hd.Problem(np.array([[0, 1], [1, 0]]), [hd.Coupling(sz, BATH)])
     found = hd.steady_state(problem, depth=3, expansion=hd.Pade(1), observables={"Z": sz})
     assert "outcome" in repr(found) and len(repr(found).splitlines()) < 10
+
+
+def test_a_status_tells_how_fast_a_store_is_filled() -> None:
+    """From when its shards were written; what the first of them took is not known."""
+    status = np.array([1] * 50 + [2] * 10 + [5] * 40 + [0] * 20, dtype=np.uint8)
+    commits = [(500.0, 30), (900.0, 10), (910.0, 10), (950.0, 10)]
+    there = "60 of 80 points that are needed are there"
+    assert pace_text(status, commits, 1000.0) == (
+        f"{there}, the last came 50.0 s ago: 0.2 points/s in the last minutes, about 100.0 s left."
+    )
+    assert pace_text(status, commits, 8150.0) == f"{there}, the last came 2.0 h ago."
+    assert pace_text(status, [], 1000.0) == f"{there}."
+    assert pace_text(status[:100], commits, 1000.0).startswith("60 of 60 points")
+
+
+class Ending(hd.SerialRunner):
+    """Is interrupted after some tasks."""
+
+    tasks = 2
+
+    def wait(self) -> Any:
+        if not self.tasks:
+            raise KeyboardInterrupt
+        self.tasks -= 1
+        return super().wait()
+
+
+def test_the_status_of_a_store_that_is_partly_filled(place: str) -> None:
+    """Wherever it lies."""
+
+    def build(e: float, rng: np.random.Generator) -> Any:
+        return hd.Problem(e * np.diag([1.0, -1.0])), np.eye(2) / 2
+
+    sweep = hd.Sweep(
+        build, over={"e": [1.0, 2.0, 3.0]}, samples=64, times=[0, 1], depth=0, expansion=hd.Pade(0)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        sweep.run(place, client=Ending(), progress=False)
+    console = Console(width=200, file=io.StringIO())
+    console.print(status_table(place))
+    said = " ".join(console.file.getvalue().split())
+    assert re.search(r"\d+ of 192 points that are needed are there, the last came \d+\.\d s", said)
+    assert re.search(r"points/s in the last minutes, about .* left", said)

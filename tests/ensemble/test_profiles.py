@@ -57,6 +57,11 @@ SCRIPTS = {
     + 'source "$HOME/heomdask/bin/activate"\n' + COMMON
     + f"python {WORKER} --memory-limit 1.86GiB --nworkers 32 {END} "
     + f'--local-directory "${{TMPDIR}}" {LOADED}\n',
+    "slurm-container": header(
+        "-p compute", "-n 1", "--cpus-per-task=32", "--mem=60G", "-t 12:00:00",
+        "--output=HERE/heomdask-jobs/heomdask-%j.log",
+    ) + COMMON + "apptainer exec --bind /scratch /scratch/heomdask.sif python3 "
+    + f"{WORKER} --memory-limit 1.86GiB --nworkers 32 {END} {LOADED}\n",
     "slurm-exclusive": header(
         "-p standard", "-A my-project", "-n 1", "--cpus-per-task=128", "--mem=448G",
         "-t 1-00:00:00", "--output=HERE/heomdask-jobs/heomdask-%j.log", "--exclusive",
@@ -218,3 +223,13 @@ def test_the_check_of_a_profile_tells_of_a_folder_that_is_not_shared(
     for error, said in (("", "is not all here"), ("FileNotFoundError", "does not see")):
         (text,) = smoke.invisible(Elsewhere(error), tmp_path / "seen")
         assert said in text and "--folder" in text
+
+
+def test_the_check_of_a_profile_wants_a_folder_that_is_there(
+    smoke: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["smoke.py", "local", "--folder", "nowhere"])
+    assert smoke.main() == 1
+    assert "FAILED    --folder must be a folder that can be written, got nowhere" in (
+        capsys.readouterr().out
+    )

@@ -32,8 +32,8 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
     updates: Shown = []
 
     @contextlib.contextmanager
-    def kept(show: bool) -> Iterator[Any]:
-        yield lambda fraction, words: updates.append((fraction, words))
+    def kept(show: bool, unit: str) -> Iterator[Any]:
+        yield lambda done, total, words: updates.append((done / total, words))
 
     monkeypatch.setattr(tally, "shown", kept)
     return updates
@@ -60,7 +60,7 @@ def test_a_log_has_a_line_now_and_then(
     lines = capsys.readouterr().err.splitlines()
     assert [int(line.split()[1]) for line in lines] == [5, 15, 35, 75]
     done = 75 if commit else 0
-    said = rf"\d\d:\d\d:\d\d  75 %: {done} of 100 points, 0 failed, about 25.0 s left"
+    said = rf"\d\d:\d\d:\d\d  75 %: {done} of 100 points, 0 failed, 1 points/s, about 25.0 s left"
     assert re.fullmatch(said, lines[-1])
 
 
@@ -77,7 +77,7 @@ def test_points_that_need_not_be_computed_leave_the_total(
         counts.ended("second", 10, 0)
     first, second = capsys.readouterr().err.splitlines()
     assert "20 of 100 points" in first
-    assert second.endswith("30 of 40 points, 0 failed, about 10.0 s left")
+    assert second.endswith("30 of 40 points, 0 failed, 1 points/s, about 10.0 s left")
 
 
 def test_long_points_move_the_bar_before_they_are_committed(
@@ -129,7 +129,7 @@ class Losing(SerialRunner):
 
     tell: Callable[[Any, float], None]
 
-    def watch(self, tell: Callable[[Any, float], None]) -> None:
+    def watch(self, tell: Callable[[Any, float], None], overview: Any) -> None:
         self.tell = tell
 
     def wait(self) -> list[Finished]:

@@ -67,6 +67,9 @@ def test_files_are_read_written_listed_and_deleted(folder: Folder) -> None:
     assert found == {"status/c.0": b"new ones", "status/c.[1]*": b"2"}
     sizes = folder.sizes("status")
     assert sizes == {"zarr.json": 2, "c.0": 8, "c.[1]*": 1, "c.3": 5}
+    written = folder.written("status")
+    assert written.keys() == sizes.keys()
+    assert all(abs(when - time.time()) < 60 for when in written.values())
     folder.delete(["status/c.0", "status/c.2"])
     assert folder.exists("status/c.3")
     assert not folder.exists("status/c.0")

@@ -87,3 +87,44 @@ def test_a_longer_run_has_lines_in_a_log(
     assert lines
     for line in lines:
         assert re.fullmatch(r"[\d:]{8}  \d+ %: [\d,]+ ADOs, about .* left", line)
+
+
+def test_a_notebook_has_one_bar_which_ends_with_the_last_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("IPython", reason="needs IPython, of the extra docs")
+    clock, calls = [0.0], []
+
+    class Handle:
+        def display(self, data: dict[str, str], raw: bool) -> None:
+            calls.append(("display", data))
+
+        def update(self, data: dict[str, str], raw: bool) -> None:
+            calls.append(("update", data))
+
+    monkeypatch.setattr("IPython.display.DisplayHandle", Handle)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with progress.shown(True, unit="points") as update:
+        for done in range(101):
+            clock[0] = done / 10
+            update(done, 100, f"{done} of 100 points, <1 failed")
+    assert [what for what, _ in calls] == ["display"] + ["update"] * 20
+    middle, last = calls[10][1], calls[-1][1]
+    said = r"50 %: 50 of 100 points, <1 failed, 10 points/s, about 5.0 s left"
+    assert middle["text/plain"] == said
+    assert '<progress value="0.5000" max="1"' in middle["text/html"]
+    assert "&lt;1 failed" in middle["text/html"]
+    assert last["text/plain"] == "100 of 100 points, <1 failed, in 10.0 s"
+
+
+def test_the_speed_is_that_of_the_last_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    pace, done = progress._Pace("points"), 0.0
+    for second in range(4000):
+        clock[0] += 1.0
+        done += 1.0 if second < 2000 else 0.1
+        pace.see(done)
+    assert abs(pace.speed(done) - 0.1) < 1e-9
+    assert len(pace._seen) <= 110
