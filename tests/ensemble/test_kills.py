@@ -150,9 +150,9 @@ def test_a_point_beside_a_deadly_one_is_not_given_up(tmp_path: Path) -> None:
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         LocalCluster(n_workers=1, threads_per_worker=2, **options) as cluster,
         Client(cluster) as client,
+        pytest.warns(HeomdaskWarning, match="^1 of 2 points"),
     ):
-        with pytest.warns(HeomdaskWarning, match="^1 of 2 points"):
-            ds = what.run(tmp_path / "s.zarr", client=client, progress=False)
+        ds = what.run(tmp_path / "s.zarr", client=client, progress=False)
     assert ds["status"].values.tolist() == [Outcome.FAILED, Outcome.DONE]
 
 
