@@ -271,7 +271,8 @@ class _Events:
 class _Trials:
     """Single shards that are computed alone after their workers died: how often each was begun.
 
-    Their workers say so before they begin, so none that was begun and ended is left out.
+    Their workers say so before they begin. That may be heard a little after a death, and counts
+    with the next one then.
     """
 
     def __init__(self, client: Client, topic: str) -> None:
