@@ -129,14 +129,18 @@ class SerialRunner:
 
 
 @contextlib.contextmanager
-def _connected() -> Iterator[None]:
-    """Say plainly that the scheduler is gone; its workers may be at their tasks still."""
+def _connected(*lost: type[Exception]) -> Iterator[None]:
+    """Say plainly that the scheduler is gone; its workers may be at their tasks still.
+
+    `lost` are errors that mean so here, besides those that always do.
+    """
     from distributed.client import FutureCancelledError
     from distributed.comm.core import CommClosedError
 
+    always: tuple[type[Exception], ...] = (FutureCancelledError, CommClosedError)
     try:
         yield
-    except (FutureCancelledError, CommClosedError) as error:
+    except always + lost as error:
         raise HeomdaskError(
             "The connection to the Dask scheduler was lost, or somebody cancelled the tasks; run "
             "the sweep again: what is committed stays."
@@ -162,12 +166,13 @@ class DaskRunner:
         self._trials = _Trials(client, f"{self._name}-trials")
 
     @property
-    @_connected()
+    @_connected(OSError)
     def slots(self) -> int:
         threads: dict[str, int] = self._client.nthreads()
         return max(1, sum(threads.values()))
 
     @property
+    @_connected(OSError)
     def memory(self) -> int:
         workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
         shares = [w["memory_limit"] // w["nthreads"] for w in workers.values() if w["memory_limit"]]
@@ -176,6 +181,7 @@ class DaskRunner:
     def watch(self, tell: Tell) -> None:
         self._events = _Events(self._client, self._name, tell)
 
+    @_connected(OSError)
     def start(self, work: Work) -> None:
         from heomdask.ensemble.worker import WorkPlugin
 
