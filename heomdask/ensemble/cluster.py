@@ -222,13 +222,13 @@ def _reach(profile: Address) -> Client:
     try:
         with ThreadPoolExecutor(1) as elsewhere:  # a notebook has an event loop in this thread
             elsewhere.submit(lambda: asyncio.run(_identify(address, private))).result()
+        return Client(address, timeout=SECONDS_TO_REACH, security=private)
     except Exception as error:  # of many kinds, by what is wrong with the address
         reason = str(error) or f"no answer within {SECONDS_TO_REACH} s"
         raise checks.refuse(
             "scheduler", "the address of a running Dask scheduler", address,
             f"start one with `dask scheduler`, which says its address, or leave it out ({reason})",
         ) from None  # fmt: skip
-    return Client(address, timeout=SECONDS_TO_REACH, security=private)
 
 
 async def _identify(address: str, private: Security | None) -> None:

@@ -7,9 +7,8 @@ Next file: `tally.py`.
 About three tasks a slot are in flight, longest shards first. Tasks shrink as the end comes near
 (remaining work / (slots x 4)), so that all workers finish together, and are never so long that
 much is lost with a worker. With a stopping rule the shards go out in the order of their samples,
-and those that are not likely to be needed only to workers that would be idle. The scheduler itself
-gives a task to other workers when one dies, a few times; a task that it gives up then is split, and
-a single shard is recorded as failed.
+and those that are not likely to be needed only to workers that would be idle. A task that its
+runner gives up because workers died is split, and a single shard is recorded as failed.
 """
 
 from __future__ import annotations

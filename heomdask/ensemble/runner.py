@@ -4,6 +4,11 @@ Takes: `Work` and tasks (lists of whole shards).
 Gives: `SerialRunner` and `DaskRunner`, both a `Runner` and `Watchable`; `Finished`, how a task
     ended.
 Next file: `cluster.py`, which starts local workers.
+
+Dask gives the tasks of a worker that dies to others, a few times, and then gives them up, whatever
+the worker died of and whether it had begun them. So that is no verdict here. A task of several
+shards goes back to the driver, which splits it; a single shard is tried again, alone in its worker
+process, and only deaths while it is computed there speak against it.
 """
 
 from __future__ import annotations
@@ -13,8 +18,8 @@ import functools
 import queue
 import sys
 import uuid
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
@@ -33,12 +38,16 @@ if TYPE_CHECKING:
 Task = tuple[Shard, ...]
 Tell = Callable[[Task, float], None]  # how many points' worth of a task under way is done
 PATIENCE = 1.0  # seconds that a driver waits for a task before it looks at its store again
+DEATHS = 4  # of workers that computed a shard and nothing else, after which it is given up
 _RUNNER = ("slots", "memory", "start", "submit", "wait", "stop")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A task that ended: with a report, or (None) because its workers died."""
+    """A task that ended: with a report, or (None) because its workers died.
+
+    A single shard ends so only if that seems to be its own doing.
+    """
 
     task: Task
     report: Report | None
@@ -121,6 +130,25 @@ class SerialRunner:
         self._queue.clear()
 
 
+@contextlib.contextmanager
+def _connected(*lost: type[Exception]) -> Iterator[None]:
+    """Say plainly that the scheduler is gone; its workers may be at their tasks still.
+
+    `lost` are errors that mean so here, besides those that always do.
+    """
+    from distributed.client import FutureCancelledError
+    from distributed.comm.core import CommClosedError
+
+    always: tuple[type[Exception], ...] = (FutureCancelledError, CommClosedError)
+    try:
+        yield
+    except always + lost as error:
+        raise HeomdaskError(
+            "The connection to the Dask scheduler was lost, or somebody cancelled the tasks; run "
+            "the sweep again: what is committed stays."
+        ) from error
+
+
 class DaskRunner:
     """Computes on the workers of a Dask client.
 
@@ -138,13 +166,16 @@ class DaskRunner:
         self._completed: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._events: _Events | None = None
         self._viewed = False  # whether the scheduler shows the sweep on its dashboard
+        self._trials = _Trials(client, f"{self._name}-trials")
 
     @property
+    @_connected(OSError)
     def slots(self) -> int:
         threads: dict[str, int] = self._client.nthreads()
         return max(1, sum(threads.values()))
 
     @property
+    @_connected(OSError)
     def memory(self) -> int:
         workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
         shares = [w["memory_limit"] // w["nthreads"] for w in workers.values() if w["memory_limit"]]
@@ -159,6 +190,7 @@ class DaskRunner:
                 open_view, self._name, self._client.id, overview
             )
 
+    @_connected(OSError)
     def start(self, work: Work) -> None:
         from heomdask.ensemble.worker import WorkPlugin
 
@@ -166,19 +198,22 @@ class DaskRunner:
         self._client.register_plugin(plugin, name=self._name)
 
     def submit(self, task: Task) -> None:
+        self._submit(task, None)
+
+    def _submit(self, task: Task, trial: str | None) -> None:
         from heomdask.ensemble.worker import run_on_worker
 
         self._count += 1
         key, watched = f"{self._name}-{self._count}", self._events is not None
         future = self._client.submit(
-            run_on_worker, self._name, task, watched, self._viewed, key=key, pure=False
+            run_on_worker, self._name, task, watched, self._viewed, trial, key=key, pure=False
         )
         self._tasks[future] = task
         future.add_done_callback(self._completed.put)
 
+    @_connected()
     def wait(self) -> list[Finished]:
         from distributed import KilledWorker
-        from distributed.client import FutureCancelledError
 
         finished = []
         for future in self._ended():
@@ -186,13 +221,11 @@ class DaskRunner:
             try:
                 finished.append(Finished(task, future.result()))
             except KilledWorker:
-                finished.append(Finished(task, None))
                 self._view_lost(future.key)
-            except FutureCancelledError as error:  # its workers may be at it still
-                raise HeomdaskError(
-                    "The connection to the Dask scheduler was lost, or somebody cancelled the "
-                    "tasks; run the sweep again: what is committed stays."
-                ) from error
+                if len(task) > 1 or self._trials.deaths(task) >= DEATHS:
+                    finished.append(Finished(task, None))
+                else:
+                    self._submit(task, self._trials.topic)
             future.release()
         if self._events is not None:
             self._events.pass_on({future.key: task for future, task in self._tasks.items()})
@@ -229,6 +262,7 @@ class DaskRunner:
                 self._events.stop()
             if self._viewed:
                 self._client.run_on_scheduler(close_view, self._name)
+            self._trials.stop()
             self._client.unregister_worker_plugin(self._name)
 
 
@@ -259,6 +293,35 @@ class _Events:
 
     def stop(self) -> None:
         self._client.unsubscribe_topic(self._topic)
+
+
+class _Trials:
+    """Single shards that are computed alone after their workers died: how often each was begun.
+
+    Their workers say so before they begin. That may be heard a little after a death, and counts
+    with the next one then.
+    """
+
+    def __init__(self, client: Client, topic: str) -> None:
+        self.topic = topic
+        self._client = client
+        self._arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._begun: Counter[Task] = Counter()
+        self._started = False
+
+    def deaths(self, task: Task) -> int:
+        """How many workers died of a task that is not under way."""
+        if not self._started:
+            self._client.subscribe_topic(self.topic, self._arrived.put)
+            self._started = True
+        while not self._arrived.empty():
+            _, begun = self._arrived.get()
+            self._begun[begun] += 1
+        return self._begun[task]
+
+    def stop(self) -> None:
+        if self._started:
+            self._client.unsubscribe_topic(self.topic)
 
 
 def as_runner(client: Any) -> Runner:

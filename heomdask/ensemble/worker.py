@@ -14,11 +14,13 @@ import os
 import pickle
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distributed import get_worker
 from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.utils import sync
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from heomdask.topology import Topology
@@ -113,11 +115,40 @@ class _Libraries:
 _libraries = _Libraries()
 
 
-def run_on_worker(name: str, task: Task, watched: bool, viewed: bool) -> Report:
+class _Turns:
+    """Tasks of this process: side by side, or one that is alone."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._claimed = False  # by one that is alone, or will be
+
+    @contextlib.contextmanager
+    def taken(self, alone: bool) -> Iterator[None]:
+        """Run in this context, once it may."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._claimed)
+            self._claimed = alone
+            self._changed.wait_for(lambda: not (alone and self._running))
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._claimed = self._claimed and not alone
+                self._changed.notify_all()
+
+
+_turns = _Turns()
+
+
+def run_on_worker(name: str, task: Task, watched: bool, viewed: bool, trial: str | None) -> Report:
     """Compute a task of the sweep whose plugin has that name, with one thread.
 
     If it is watched, how far it is goes out under that name too, as an event; if it is viewed, so
-    does what became of its points when it ends.
+    does what became of its points when it ends. If it is a trial, it is alone in this process, and
+    an event says under the name of the trials that it begins.
     """
     from heomdask.ensemble.task import run_task
     from heomdask.ensemble.view import TOPIC, Ended
@@ -128,7 +159,9 @@ def run_on_worker(name: str, task: Task, watched: bool, viewed: bool) -> Report:
     if limit is not None:
         limit //= worker.state.nthreads
     tell = functools.partial(_tell, worker, name, key) if watched else None
-    with _libraries.one_thread():
+    with _turns.taken(alone=trial is not None), _libraries.one_thread():
+        if trial is not None:
+            sync(worker.loop, worker.scheduler.log_event, topic=trial, msg=task)
         work = worker.plugins[name].work
         ended = Ended(work.cells) if viewed else None
         report = run_task(work, task, limit, tell, ended)

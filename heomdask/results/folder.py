@@ -161,7 +161,7 @@ class LocalFolder(Folder):
         metadata of the group last.
         """
         path = self.path
-        name = f"{path.name}.{uuid.uuid4().hex}{PARTIAL}"
+        name = _partial(path.name)
         partial = path / name if path.is_dir() else path.with_name(name)
         try:
             for key, content in files.items():
@@ -189,7 +189,7 @@ class LocalFolder(Folder):
         folder = self._standing()
         if not folder.is_dir():
             raise _unwritable(self.path, NotADirectoryError(f"{folder} is not a folder"))
-        probe = folder / f"{uuid.uuid4().hex}{PARTIAL}"
+        probe = folder / _partial(self.path.name)
         try:
             probe.touch()
             probe.unlink()
@@ -219,10 +219,12 @@ class LocalFolder(Folder):
             yield
 
     def _sweep_leftovers(self) -> None:
-        """Delete the half-written files of killed processes."""
-        for leftover in list(self.path.rglob(f"*{PARTIAL}")):
+        """Delete the half-written files of killed processes, and their half-made stores."""
+        start = f"{self.path.name}."
+        beside = [p for p in self.path.parent.glob(f"*{PARTIAL}") if p.name.startswith(start)]
+        for leftover in [*beside, *self.path.rglob(f"*{PARTIAL}")]:
             if leftover.is_dir():
-                shutil.rmtree(leftover)
+                shutil.rmtree(leftover, ignore_errors=True)
             else:
                 leftover.unlink(missing_ok=True)
 
@@ -267,8 +269,13 @@ def _unwritable(path: Path, error: Exception) -> StoreError:
     )
 
 
+def _partial(name: str) -> str:
+    """What something is called before it gets this name, or is deleted."""
+    return f"{name}.{uuid.uuid4().hex}{PARTIAL}"
+
+
 def _replace(file: Path, data: Content) -> None:
-    partial = file.with_name(f"{file.name}.{uuid.uuid4().hex}{PARTIAL}")
+    partial = file.with_name(_partial(file.name))
     try:
         partial.write_bytes(data)
         partial.replace(file)

@@ -120,8 +120,11 @@ def test_leftovers_of_killed_writers_are_swept_away(tmp_path: Path) -> None:
     filled(store.files, (0, 0), np.random.default_rng(0))
     leftover = path_of(store.files, "rho", (0, 0)).with_name("c.0.1234.partial")
     leftover.write_bytes(b"half a chunk")
+    for beside in ("s.zarr.1234.partial", "other.zarr.1234.partial"):
+        (tmp_path / beside / "rho").mkdir(parents=True)
     with store.driving():
         assert not leftover.exists()
+        assert [p.name for p in tmp_path.glob("*.partial")] == ["other.zarr.1234.partial"]
     assert path_of(store.files, "rho", (0, 0)).exists()
 
 
