@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,27 +78,40 @@ class Library:
 
 
 class Compiler:
-    """g++ with or without a sanitizer; what it has made is kept in a folder."""
+    """g++ with or without a sanitizer; what it has made is kept in a folder.
 
-    def __init__(self, folder: Path, check: str = "") -> None:
+    `edit` changes the source before it is compiled: a fault that must be found.
+    """
+
+    def __init__(
+        self, folder: Path, check: str = "", edit: Callable[[str], str] = lambda text: text
+    ) -> None:
         self.folder = folder
         self.check = check
+        self.edit = edit
         self._kept: dict[str, Library] = {}
 
     def build(self, source: str, macros: tuple[str, ...]) -> Library:
         """A library; `macros` are options ``-DNAME=value``."""
+        source = self.edit(source)
         key = hashlib.sha256("\n".join((source, *macros, self.check)).encode()).hexdigest()[:20]
         if key not in self._kept:
             kernels = signatures(source)
-            calls = "".join(_trampoline(name, given) for name, given in kernels.items())
-            text = self.folder / f"{key}.cpp"
-            text.write_text(source + calls, encoding="utf-8")
             made = self.folder / f"{key}.so"
-            instrumented, _ = CHECKS[self.check]
-            self._run(*instrumented, *macros, f"-I{HERE}", "-c", str(text), "-o", f"{made}.o")
-            self._run(*instrumented, "-shared", f"{made}.o", str(self._fibers()), "-o", str(made))
+            if not made.exists():
+                calls = "".join(_trampoline(name, given) for name, given in kernels.items())
+                text = self.folder / f"{key}.cpp"
+                text.write_text(source + calls, encoding="utf-8")
+                self._compile(text, macros, made)
             self._kept[key] = Library(made, kernels)
         return self._kept[key]
+
+    def _compile(self, text: Path, macros: tuple[str, ...], made: Path) -> None:
+        instrumented, _ = CHECKS[self.check]
+        part = made.with_suffix(".part")
+        self._run(*instrumented, *macros, f"-I{HERE}", "-c", str(text), "-o", f"{made}.o")
+        self._run(*instrumented, "-shared", f"{made}.o", str(self._fibers()), "-o", str(part))
+        part.rename(made)
 
     def _fibers(self) -> Path:
         """The scheduler, never instrumented."""
@@ -107,8 +122,10 @@ class Compiler:
         return made
 
     def _run(self, *options: str) -> None:
+        """g++, without the sanitizer that this process may have been started with."""
+        variables = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
         result = subprocess.run(
-            ["g++", *FLAGS, *options], capture_output=True, text=True, check=False
+            ["g++", *FLAGS, *options], capture_output=True, text=True, check=False, env=variables
         )
         if result.returncode != 0:
             raise RuntimeError(f"g++ {' '.join(options)}\n{result.stderr}")

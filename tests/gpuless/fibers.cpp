@@ -5,10 +5,10 @@
 // 0xff, which is NaN.
 //
 // CHECK_RACES: to ThreadSanitizer each fiber is a thread of its own, ordered by barriers alone, so
-// that it sees a race whatever the order was. Four things make that work: this file is not
+// that it sees a race whatever the order was. Five things make that work: this file is not
 // instrumented; two barriers in turn have objects of their own, or a thread that ran ahead would hide
 // a race; stacks and shared memory are mapped anew for each block; nothing orders one block against
-// another but the beginning and the end of the launch.
+// another but the beginning and the end of the launch; no fiber takes the number of another one.
 // CHECK_MEMORY: AddressSanitizer is told of each change of stacks.
 #include <algorithm>
 #include <cstdint>
@@ -72,6 +72,7 @@ struct Launch {
     void **arguments;
     long long block = 0, threads = 0, current = 0;
     std::vector<Fiber> fibers;
+    std::vector<void *> ran;  // what ThreadSanitizer knew them as
     std::map<int, std::pair<char *, std::size_t>> shared;
     Fiber scheduler;
     char *stacks = nullptr;
@@ -151,7 +152,7 @@ void release_block() {
     }
     launch->shared.clear();
 #ifdef CHECK_RACES
-    for (Fiber &own : launch->fibers) __tsan_destroy_fiber(own.races);
+    for (Fiber &own : launch->fibers) launch->ran.push_back(own.races);
     munmap(launch->stacks, launch->threads * STACK);
     launch->stacks = nullptr;
 #endif
@@ -233,6 +234,7 @@ const char *fiber_launch(void (*kernel)(void **), void **arguments, long long fi
         if ((problem = run_block(lanes))) break;
     }
     RACES(__tsan_acquire(&own.ended));
+    RACES(for (void *fiber : own.ran) __tsan_destroy_fiber(fiber));
     if (own.stacks) munmap(own.stacks, threads * STACK);
     launch = nullptr;
     return problem;

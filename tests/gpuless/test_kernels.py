@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import hashlib
 import json
-import mmap
 from pathlib import Path
 
 import numpy as np
 import pytest
 from gpuless.emulator import Compiler
+from gpuless.everything import digest
+from gpuless.places import last_places
 from gpuless.strict import StrictCupy
-from gpuless.tools import need
 
-from heomdask._cuda.device import number_macros, source
 from heomdask.backends.cupy_ import MOST_LEVELS, CupyBackend, block_shape
 from heomdask.backends.traits import APPLY_TOLERANCE, Selection
 from heomdask.errors import InputError
-from heomdask.plan import AnyArray
-from heomdask.testing.oracle import assert_close, image, per_member
+from heomdask.plan import Form
+from heomdask.testing.oracle import assert_close, image
 from heomdask.testing.random_plans import Case
 
 GOLDEN = Path(__file__).with_name("golden.json")
@@ -34,28 +31,6 @@ HASHED = [
     for d, m, names in [(2, 1, ()), (2, 5, ("f",)), (3, 2, ()), (7, 1, ()), (17, 1, ())]
     for form in ("complex", "real")
 ]
-
-
-@pytest.fixture(scope="session")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
-    need("g++")
-    return Compiler(tmp_path_factory.mktemp("kernels"))
-
-
-def applied(backend: CupyBackend, case: Case, dtype: str = "float64") -> list[AnyArray]:
-    """Everything that the kernels give for a case: states, sums, norms, elements."""
-    plan = case.plan()
-    compiled = backend.compile(plan, dtype)
-    x, y, z = (backend.put(compiled, case.state(plan, k).astype(compiled.dtype)) for k in range(3))
-    a, b, c, w = per_member(case, plan, 4)
-    backend.apply(compiled, x, y, a=a, b=b, c=c, acc=z, w=w, scalars=case.scalars(plan))
-    total = backend.empty(compiled)
-    backend.combine(compiled, total, [a, b, c], [x, y, z])
-    return [
-        *(backend.fetch(compiled, state) for state in (y, z, total)),
-        backend.dots(compiled, [x, y], z),
-        backend.error_norm(compiled, x, y, z, 1e-3, 0.5),
-    ]
 
 
 @pytest.mark.parametrize("case", LARGE, ids=str)
@@ -89,37 +64,23 @@ def golden(case: Case) -> str:
     return str(json.loads(GOLDEN.read_text())[str(case)])
 
 
-def digest(backend: CupyBackend, case: Case) -> str:
-    hashed = hashlib.sha256()
-    for dtype in ("float64", "float32"):
-        for result in applied(backend, case, dtype):
-            hashed.update(np.ascontiguousarray(result).tobytes())
-    return hashed.hexdigest()
-
-
 def test_places_have_64_bits(compiler: Compiler) -> None:
-    """The last blocks of 61 million ADOs of 36 elements, of which no page but theirs is touched."""
-    d, members, n = 6, 1, 61_000_000
-    macros = (
-        *number_macros(np.dtype(np.complex128)), ("HD_LEVELS", d), ("HD_MIXES", 0), ("HD_NAMED", 0),
-        ("HD_WIDE_SUM", 0),
-    )  # fmt: skip
-    library = compiler.build(source("apply"), tuple(f"-D{name}={value}" for name, value in macros))
-    maps = [
-        mmap.mmap(-1, n * d * d * 16, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
-        for _ in range(2)  # MAP_NORESERVE
-    ]
-    x, out = (np.frombuffer(m, np.complex128).reshape(n, d * d) for m in maps)
-    x[-50:] = np.arange(50 * d * d).reshape(50, -1)
-    weights = np.array([[0], [2], [0], [0]], dtype=np.complex128)
-    ados, lanes = block_shape(d, members)
-    blocks = -(-n // ados)
-    pointers = [x, out, None, weights, *[None] * 4]
-    arguments = [ctypes.c_void_p(a.ctypes.data if a is not None else 0) for a in pointers]
-    arguments += [ctypes.c_longlong(1), *[ctypes.c_void_p(0)] * 3]
-    arguments += [ctypes.c_longlong(v) for v in (0, members, 0, n, ados, lanes)]
-    library.launch("apply", arguments, 8, 256, first_block=blocks - 8)
-    assert np.array_equal(out[-50:], 2 * x[-50:])
+    assert last_places(compiler)
+
+
+@pytest.mark.parametrize("form", ["real", "complex"])
+def test_reductions_of_several_chunks(compiler: Compiler, form: Form) -> None:
+    """3,430 elements; a chunk has 2,048."""
+    case = Case(seed=8, d=7, members=11, form=form, modes=4, depth=4)
+    backend, plan = CupyBackend(api=StrictCupy(compiler)), case.plan()
+    compiled = backend.compile(plan)
+    x, y = (case.state(plan, k) for k in range(2))
+    states = [backend.put(compiled, host) for host in (x, y)]
+    dots = backend.dots(compiled, states, states[1])
+    want = np.stack([np.sum(np.conj(host) * y, axis=(0, 1, 2)) for host in (x, y)])
+    assert_close(dots, want, plan.n_rows * plan.d**2, APPLY_TOLERANCE["float64"])
+    norm = backend.error_norm(compiled, *states, states[1], 1.0, 0.0)
+    assert_close(norm, np.max(np.abs(x), axis=(0, 1, 2)), 10.0, APPLY_TOLERANCE["float64"])
 
 
 @pytest.mark.parametrize("members", [1, 2, 5, 40, 1000])
