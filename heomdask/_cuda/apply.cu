@@ -12,6 +12,8 @@
 #define HD_TILE (HD_ELEMENTS > HD_MOST ? HD_ELEMENTS : HD_MOST)
 #define HD_PER ((HD_ELEMENTS + HD_MOST - 1) / HD_MOST)
 
+#define HD_NO_ROW 0x7fffffff
+
 enum { ABSENT, DIAGONAL, DENSE };
 
 struct alignas(8) Link {  // reads the ADO `col`, times the coefficient in `row` of the table
@@ -20,7 +22,8 @@ struct alignas(8) Link {  // reads the ADO `col`, times the coefficient in `row`
 struct Term {  // L (sum of coefficient X) R, transposed or not; offsets are rows of the table
     int own, own_stop;  // coefficients of the ADO itself
     int links_stop;     // its links are those with smaller rows that no term before had
-    int left, left_kind, right, right_kind, transposed;
+    int left, left_kind, left_site, right, right_kind, right_site;  // site of a projector, or -1
+    int transposed;
 };
 
 #if HD_WIDE_SUM
@@ -64,9 +67,12 @@ HD_INLINE num mixed(const Member &s, const Term &t, hd_long n, const Link *link,
     return w;
 }
 
-// The same between diagonal operators, which is 0 where one of them is: nothing is read there.
+// The same between diagonal operators. It is 0 where one of them is: nothing is read there, and of a
+// projector not even its own number.
 HD_INLINE num between(const Member &s, const Term &t, hd_long n, const Link *link,
                       const Link *stop, hd_long i, hd_long j) {
+    if ((t.left_site >= 0 && t.left_site != i) || (t.right_site >= 0 && t.right_site != j))
+        return num{};
     num left{}, right{};
     if (t.left_kind == DIAGONAL && is_zero(left = entry(s, t.left + i))) return num{};
     if (t.right_kind == DIAGONAL && is_zero(right = entry(s, t.right + j))) return num{};
@@ -118,10 +124,11 @@ HD_KERNEL void apply(const num *x, num *out, sum *acc, const wide *weights, cons
     int turn = 0;
 #endif
     const Link *link = works ? links + start[n] : links, *end = works ? links + start[n + 1] : links;
+    int row = link < end ? link->row : HD_NO_ROW;  // of the next link
     for (hd_long k = 0; k < n_terms; ++k) {
         const Term t = terms[k];
         const Link *const mine = link;
-        while (link < end && link->row < t.links_stop) ++link;
+        for (; row < t.links_stop; row = link < end ? link->row : HD_NO_ROW) ++link;
 #if HD_MIXES
         if (t.left_kind == DENSE || t.right_kind == DENSE) {
             num *w = tiles_of_block + turn * HD_TILE + corner;

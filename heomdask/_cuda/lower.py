@@ -1,7 +1,7 @@
 """A plan as the GPU kernel reads it: its terms, in their order, as offsets into tables.
 
 Takes: a `Plan`.
-Gives: `Lowered`: rates, one table of numbers, links by row, and eight offsets for each term.
+Gives: `Lowered`: rates, one table of numbers, links by row, and ten integers for each term.
 Next file: `apply.cu`, which reads them.
 
 Nothing is regrouped but the rates: the terms without operators whose shifts stay on the ADO are
@@ -34,7 +34,7 @@ class Lowered:
     names : (rows,), the named scalar that multiplies a coefficient, or -1.
     start : (n_rows + 1,), where the links of each row begin.
     links : (number, 2), column and row of the table; those of a row in the order of the terms.
-    terms : (number, 8), as `Term` in apply.cu.
+    terms : (number, 10), as `Term` in apply.cu.
     """
 
     rates: AnyArray | None
@@ -47,7 +47,7 @@ class Lowered:
     @property
     def mixes(self) -> bool:
         """Whether any operator is more than diagonal."""
-        return bool(np.any(self.terms[:, [4, 6]] == DENSE))
+        return bool(np.any(self.terms[:, [4, 7]] == DENSE))
 
 
 def lower(plan: Plan) -> Lowered:
@@ -65,7 +65,7 @@ def lower(plan: Plan) -> Lowered:
     start, links = tables.links_by_row()
     return Lowered(
         rates, tables.values(), np.array(tables.names, np.int32), start, links,
-        np.array(tables.terms, np.int32).reshape(-1, 8),
+        np.array(tables.terms, np.int32).reshape(-1, 10),
     )  # fmt: skip
 
 
@@ -126,13 +126,17 @@ class _Tables:
         self.names += [-1 if name is None else self.plan.names.index(name)] * len(rows)
         return first
 
-    def _operator(self, op: Operator | None) -> tuple[int, int]:
-        """Its first row in the table, and its kind."""
+    def _operator(self, op: Operator | None) -> tuple[int, int, int]:
+        """Its first row in the table, its kind, and the site if it is a projector, else -1."""
         if op is None:
-            return 0, ABSENT
+            return 0, ABSENT, -1
         if op.structure in ("diagonal", "projector"):
-            return self._append(np.diagonal(op.array, axis1=1, axis2=2).T, None), DIAGONAL
-        return self._append(op.array.reshape(len(op.array), -1).T, None), DENSE
+            diagonals = np.diagonal(op.array, axis1=1, axis2=2).T
+            site = -1
+            if op.structure == "projector":
+                site = int(np.flatnonzero(np.any(diagonals != 0, axis=1))[0])
+            return self._append(diagonals, None), DIAGONAL, site
+        return self._append(op.array.reshape(len(op.array), -1).T, None), DENSE, -1
 
 
 def _is_rate(plan: Plan, term: Term, shift: Shift) -> bool:
