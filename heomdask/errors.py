@@ -33,6 +33,11 @@ class TooLarge(HeomdaskError, MemoryError):
 class BackendUnavailable(HeomdaskError, RuntimeError):
     """A backend asked for by name cannot run here. The message gives the reason and a remedy."""
 
+    @classmethod
+    def because(cls, name: str, cause: str, remedy: str) -> BackendUnavailable:
+        """The one sentence for it."""
+        return cls(f"The backend {name!r} cannot run here: {cause}; {remedy}.")
+
 
 class StoreError(HeomdaskError, OSError):
     """A store cannot be used: another sweep's, not writable, or not a store at all."""

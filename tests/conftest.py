@@ -8,6 +8,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")  # before numpy is imported
 os.environ.setdefault("MPLBACKEND", "agg")
 
+import functools
 import importlib.util
 import random
 import subprocess
@@ -43,6 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip_gpu)
 
 
+@functools.cache
 def gpu_is_visible() -> bool:
     if importlib.util.find_spec("cupy") is None:
         return False

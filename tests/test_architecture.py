@@ -18,7 +18,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = sorted((ROOT / "heomdask").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-NATIVE = sorted((ROOT / "heomdask" / "_native").rglob("*.?pp"))
+NATIVE = [
+    path
+    for folder in ("heomdask/_native", "heomdask/_cuda", "tests/gpuless")
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in {".hpp", ".cpp", ".h", ".cu", ".c"}
+]
 
 FILE_LINES = 500
 FUNCTION_LINES = 60
@@ -179,6 +184,21 @@ def enclosing_call(path: Path, attribute: ast.Attribute) -> ast.Call | None:
     return None
 
 
+BELOW_THE_WAIST = [
+    path
+    for folder in ("backends", "_native", "_cuda")
+    for path in sorted((ROOT / "heomdask" / folder).rglob("*.*"))
+    if path.suffix in {".py", ".pyi", ".hpp", ".cpp", ".h", ".cu"}
+]
+
+
+@pytest.mark.parametrize("path", BELOW_THE_WAIST, ids=name_of)
+def test_below_the_waist_nobody_has_heard_of_a_bath(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    found = re.search(r"\b(baths?|exponents?|tiers?|drude|matsubara|pade)\b", text, re.IGNORECASE)
+    assert found is None, found
+
+
 FORBIDDEN = re.compile(
     r"\bTODO\b|\bFIXME\b|\bXXX\b|\bHACK\b|/wor[k]/|/hom[e]/|/roo[t]/|\bissue ?#?\d+|/tmp/"
 )
@@ -215,7 +235,10 @@ def test_the_projects_files_are_found_without_git(
 def test_text_speaks_of_the_project_only() -> None:
     """No unfinished notes, no paths of anybody's machine, no numbers of anybody's tickets."""
     found = []
-    suffixes = {".py", ".md", ".toml", ".cpp", ".hpp", ".txt", ".ipynb", ".yaml", ".svg", ".pyi"}
+    suffixes = {
+        ".py", ".md", ".toml", ".c", ".cpp", ".cu", ".h", ".hpp", ".txt", ".ipynb", ".yaml", ".svg",
+        ".pyi",
+    }  # fmt: skip
     for name in project_files(ROOT):
         path = ROOT / name
         if path.suffix not in suffixes or not path.is_file() or path == Path(__file__):

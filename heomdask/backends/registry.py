@@ -81,8 +81,9 @@ _ENTRIES = {
     "cupy": _Entry(
         "heomdask.backends.cupy_",
         "CupyBackend",
-        "CuPy",
-        f"{install('cuda12')}, or cuda13, as your driver has it",
+        "the source of its kernels",
+        "install heomdask again",
+        has_threads=False,
     ),
 }
 
@@ -217,12 +218,7 @@ def _products(op: Operator, d: int) -> int:
 
 
 def _unavailable(name: str, error: ImportError) -> BackendUnavailable:
-    """One sentence: the backend, the cause, the remedy."""
+    """When the module of a backend cannot be imported."""
     entry = _ENTRIES[name]
-    if isinstance(error, ModuleNotFoundError) and error.name == entry.module:
-        cause = "it is not part of this version of heomdask"
-        remedy = "use backend='auto', 'native' or 'numpy'"
-    else:
-        cause = f"{entry.needs} cannot be loaded ({error})"
-        remedy = entry.remedy
-    return BackendUnavailable(f"The backend {name!r} cannot run here: {cause}; {remedy}.")
+    cause = f"{entry.needs} cannot be loaded ({error})"
+    return BackendUnavailable.because(name, cause, entry.remedy)
