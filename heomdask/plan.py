@@ -191,6 +191,29 @@ class Term:
     right: Operator | None = None
     transposed: bool = False
 
+    def superoperators(self, d: int) -> AnyArray:
+        """``X -> L X R``, transposed if so flagged, as matrices on C-ordered X (d, d).
+
+        Returns
+        -------
+        (1, d^2, d^2) if all members share it, or (M, d^2, d^2).
+        """
+        one = np.eye(d)[None]
+        left = one if self.left is None else self.left.array
+        right = one if self.right is None else self.right.array
+        # vec_C(L X R) = (L kron R^T) vec_C(X)
+        kron = left[:, :, None, :, None] * right.swapaxes(1, 2)[:, None, :, None, :]
+        small: AnyArray = kron.reshape(-1, d * d, d * d)
+        if self.transposed:
+            small = small[:, np.arange(d * d).reshape(d, d).T.ravel()]
+        return small
+
+    def superoperator(self, d: int, member: int) -> AnyArray:
+        """The same of one member, (d^2, d^2)."""
+        matrices = self.superoperators(d)
+        matrix: AnyArray = matrices[member if len(matrices) > 1 else 0]
+        return matrix
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -395,7 +418,7 @@ class Plan:
         names = self.named(scalars)
         r_all, c_all, values = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0, self.dtype)]
         for term in self.terms:
-            small = self.superoperator(term, member)
+            small = term.superoperator(self.d, member)
             i, j = np.nonzero(small)
             for shift in term.shifts:
                 row, col, a = self.patterns[shift.pattern].entries()
@@ -429,7 +452,7 @@ class Plan:
             weight = self.local_weight(term, member)
             chosen = weight if rows is None else weight[rows]
             if chosen.any():
-                blocks += chosen[:, None, None] * self.superoperator(term, member)
+                blocks += chosen[:, None, None] * term.superoperator(self.d, member)
         return blocks
 
     def local_weight(self, term: Term, member: int) -> AnyArray:
@@ -452,26 +475,8 @@ class Plan:
                 if s.name is None and self.patterns[s.pattern].is_identity:
                     weight = weight + s.scalar
             if weight.any():
-                blocks += weight[:, None, None] * self._superoperators(term)
+                blocks += weight[:, None, None] * term.superoperators(self.d)
         return blocks
-
-    def superoperator(self, term: Term, member: int) -> AnyArray:
-        """``X -> L X R``, transposed if so flagged, as a (d^2, d^2) matrix on C-ordered X."""
-        stack = self._superoperators(term)
-        matrix: AnyArray = stack[member if len(stack) > 1 else 0]
-        return matrix
-
-    def _superoperators(self, term: Term) -> AnyArray:
-        """The same of all members, (1, d^2, d^2) or (M, d^2, d^2)."""
-        one = np.eye(self.d)[None]
-        left = one if term.left is None else term.left.array
-        right = one if term.right is None else term.right.array
-        # vec_C(L X R) = (L kron R^T) vec_C(X)
-        kron = left[:, :, None, :, None] * right.swapaxes(1, 2)[:, None, :, None, :]
-        small: AnyArray = kron.reshape(-1, self.d**2, self.d**2)
-        if term.transposed:
-            small = small[:, np.arange(self.d**2).reshape(self.d, self.d).T.ravel()]
-        return small
 
 
 def _places(listed: NDArray[np.int64] | None, n: int) -> tuple[NDArray[np.int64], int]:

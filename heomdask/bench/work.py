@@ -66,7 +66,7 @@ def _blocks(plan: Plan) -> NDArray[np.complex128]:
     """The (d^2, d^2) matrix that each pattern is multiplied with, of the first member."""
     blocks = np.zeros((len(plan.patterns), plan.d**2, plan.d**2), dtype=np.complex128)
     for term in plan.terms:
-        small = plan.superoperator(term, 0)
+        small = term.superoperator(plan.d, 0)
         for shift in term.shifts:
             blocks[shift.pattern] += shift.scalar[0] * small
     return blocks
