@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks
+from heomdask.ensemble.shards import product
 from heomdask.errors import InputError
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import Shard
@@ -168,7 +169,7 @@ class Stopping:
         for at in np.ndindex(*counts[:-1]):
             parts = [w[i * n : (i + 1) * n] for w, i, n in zip(wanted, at, shape, strict=False)]
             asked = np.zeros(shape, dtype=bool)
-            asked[tuple(slice(len(p)) for p in parts)] = _product(parts)
+            asked[tuple(slice(len(p)) for p in parts)] = product(parts)
             if asked.any():
                 self._begin(at, asked)
         self.settle()
@@ -297,11 +298,3 @@ class Stopping:
         places = [tuple(f + i for f, i in zip(first, p, strict=True)) for p in failed]
         if places:
             record_failures(self._files.folder, dict.fromkeys(places, ("", "")))
-
-
-def _product(parts: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
-    """Which points of a grid have a place that is asked for on every axis."""
-    found = np.ones((), dtype=bool)
-    for part in parts:
-        found = np.logical_and.outer(found, part)
-    return np.asarray(found)

@@ -51,13 +51,12 @@ class Work:
 
     def missing(self, shard: Shard, status: NDArray[np.uint8]) -> list[Shard]:
         """Places of a shard that are asked for and pending."""
-        first = [s * n for s, n in zip(shard, self.files.shard, strict=True)]
-        found = []
-        for place in shards_.places(shard, self.files.shard, self.extents):
-            local = tuple(p - f for p, f in zip(place, first, strict=True))
-            if status[local] == Outcome.PENDING and self.match.wanted(place) is not None:
-                found.append(place)
-        return found
+        length = self.files.shard
+        first = [s * n for s, n in zip(shard, length, strict=True)]
+        rows = zip(self.match.order, first, length, strict=True)
+        asked = shards_.product([order[f : f + n] >= 0 for order, f, n in rows])
+        lacking = asked & (status[tuple(map(slice, asked.shape))] == Outcome.PENDING)
+        return [tuple(place) for place in (np.argwhere(lacking) + first).tolist()]
 
 
 @dataclass(frozen=True)
@@ -266,7 +265,7 @@ def _solve(work: Work, writer: _Writer, batch: list[_Job], told: _Paced | None) 
         result = run_batch(
             [j.prepared for j in batch],
             [j.point.rho0 for j in batch],
-            np.array(sweep.times.internal),
+            sweep.times.vector,
             tol=batch[0].point.tol,
             observables=sweep.observables,
             save=sweep.save,
