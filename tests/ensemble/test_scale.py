@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ensemble_support import PLUS, SZ
 
 import heomdask as hd
-from ensemble_support import PLUS, SZ
 from heomdask.ensemble.runner import SerialRunner, Task
 
 FAULTS = """
