@@ -199,16 +199,24 @@ class Stopping:
         """Nobody computes these shards any more, whether they are committed or not."""
         self._flying.subtract(shard[:-1] for shard in task)
 
-    def committed(self, task: Sequence[Shard]) -> list[Shard]:
-        """These shards lack nothing any more; all those that nobody needs since then."""
+    def committed(self, task: Sequence[Shard]) -> tuple[list[Shard], list[Shard]]:
+        """These shards lack nothing any more.
+
+        Returns
+        -------
+        All those that nobody needs since then, and those that are likely to be needed since then.
+        """
         needless: list[Shard] = []
+        likelier: list[Shard] = []
         for shard in task if self._rules else ():
             at, column = shard[:-1], self._columns[shard[:-1]]
             if column.stop is None:
                 column.complete.add(shard[-1])
+                before = column.expected
                 self._advance(at, column)
                 needless += [(*at, k) for k in self._beyond(column)]
-        return needless
+                likelier += [(*at, k) for k in range(before, column.expected)]
+        return needless, likelier
 
     def settle(self) -> None:
         """Mark what lies beyond the rules where no task is under way any more."""

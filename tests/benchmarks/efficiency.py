@@ -291,12 +291,12 @@ def batch(rounds: int = 9) -> list[Row]:
 def cost(rounds: int = 3) -> list[Row]:
     """What is spent outside the solver, for points of different cost."""
     cases: dict[str, tuple[Callable[..., hd.Sweep], int, int]] = {
-        "two levels, depth 2": (spin_boson, 2, 2000),
-        "two levels, depth 5": (spin_boson, 5, 2000),
-        "two levels, depth 10": (spin_boson, 10, 1000),
-        "two levels, depth 20": (spin_boson, 20, 300),
-        "FMO, depth 2": (fmo, 2, 300),
-        "FMO, depth 3": (fmo, 3, 150),
+        "two levels, depth 2": (spin_boson, 2, 1000),
+        "two levels, depth 5": (spin_boson, 5, 1000),
+        "two levels, depth 10": (spin_boson, 10, 500),
+        "two levels, depth 20": (spin_boson, 20, 200),
+        "FMO, depth 2": (fmo, 2, 200),
+        "FMO, depth 3": (fmo, 3, 100),
     }
     rows = []
     with warm(1) as client:
@@ -311,7 +311,7 @@ def cost(rounds: int = 3) -> list[Row]:
     return rows
 
 
-def workers(points: int = 4000, rounds: int = 3) -> list[Row]:
+def workers(points: int = 2000, rounds: int = 3) -> list[Row]:
     """The same sweep on more and more workers; with more than cores, only the overhead counts."""
     runs: dict[int, list[Row]] = {1: [], 2: [], 4: [], 8: []}
     for _ in range(rounds):
@@ -331,7 +331,7 @@ def workers(points: int = 4000, rounds: int = 3) -> list[Row]:
     return rows
 
 
-def scaling(points: int = 256, rounds: int = 7) -> list[Row]:
+def scaling(points: int = 128, rounds: int = 5) -> list[Row]:
     """Twice the points on two workers, against one, round by round."""
     raw, own, processor, equal = [], [], [], True
     with warm(1) as one, warm(2) as two:

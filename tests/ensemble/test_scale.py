@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stopping_support
 from ensemble_support import PLUS, SZ
 
 import heomdask as hd
 from heomdask.ensemble.runner import SerialRunner, Task
+from heomdask.ensemble.stopping import Stopping
+from heomdask.results.chunks import Shard
 
 FAULTS = """
 import resource
@@ -86,3 +89,24 @@ def test_a_sweep_of_a_million_points_begins_without_building_them(tmp_path: Path
     assert len(built) <= 4
     names = [path for path in (tmp_path / "s.zarr").rglob("*") if path.is_file()]
     assert len(names) < 40
+
+
+def test_the_driver_does_not_look_at_all_shards_for_each_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a rule decides, and most of the shards that wait are not likely to be needed."""
+    asked: list[Shard] = []
+    plain = Stopping.expects
+
+    def counted(self: Stopping, shard: Shard) -> bool:
+        asked.append(shard)
+        return plain(self, shard)
+
+    monkeypatch.setattr(Stopping, "expects", counted)
+    what = stopping_support.sweep(samples=100 * 64, until=hd.StandardError("x", 0.1))
+    runner = stopping_support.Drawing(slots=4)
+    ds = stopping_support.run(what, tmp_path / "s.zarr", runner)
+    assert np.count_nonzero(ds["status"] == hd.Outcome.NOT_NEEDED) > 0.8 * ds["status"].size
+    shards = ds["status"].size // 64
+    assert len(runner.places) > 10 * 64
+    assert len(asked) < 3 * shards
