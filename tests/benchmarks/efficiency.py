@@ -24,7 +24,7 @@ import numpy as np
 import psutil
 
 import heomdask as hd
-from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.cluster import connect, cores
 from heomdask.ensemble.probe import prepare_point
 from heomdask.ensemble.runner import SerialRunner
 from heomdask.solve import run_batch
@@ -126,22 +126,24 @@ def install() -> None:
     run_task = task.run_task
 
     def noting(*arguments: Any, **keywords: Any) -> Any:
+        before = waited()
         report = run_task(*arguments, **keywords)
+        task.spent["waited"] += waited() - before
         task.lengths.append(report.seconds)
         return report
+
+    def waited() -> float:
+        """Seconds for which this thread could have run, and had no processor."""
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
     task.run_task = noting
 
 
-def clocks() -> tuple[dict[str, float], list[float], float, float]:
-    """Of this process: the parts, how long its tasks were, all its time, and its waiting."""
+def clocks() -> tuple[dict[str, float], list[float], float]:
+    """Of this process: the parts, how long its tasks were, and all its time."""
     from heomdask.ensemble import task
 
-    waited = 0.0
-    for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):
-            waited += int((thread / "schedstat").read_text().split()[1]) / 1e9
-    return dict(task.spent), list(task.lengths), time.process_time(), waited
+    return dict(task.spent), list(task.lengths), time.process_time()
 
 
 def measured(what: hd.Sweep, client: Any) -> Row:
@@ -153,6 +155,7 @@ def measured(what: hd.Sweep, client: Any) -> Row:
     with tempfile.TemporaryDirectory() as folder, memory:
         ds = what.run(Path(folder, "s.zarr"), client=client, progress=False)
         wall, own = time.perf_counter() - started, time.process_time() - own
+        growth = memory.growth
         names = [n for n in ds.data_vars if n not in ("seconds", "error", "traceback")]
         data = {str(n): ds[n].values for n in names}
     after = client.run(clocks)
@@ -164,10 +167,10 @@ def measured(what: hd.Sweep, client: Any) -> Row:
     row["rest of the worker"] = (whole - spent["task"]) * scale
     row["client and scheduler"] = own * scale
     row["outside"] = (whole - spent["solver"] + own) * scale
-    waits = max(after[w][3] - before[w][3] for w in after)
+    waits = max(c[0]["waited"] for c in after.values())
     return row | {
         "points": points, "workers": len(after), "wall": wall, "waited": waits,
-        "rss": memory.growth, "lengths": [t for c in after.values() for t in c[1]], "data": data,
+        "rss": growth, "lengths": [t for c in after.values() for t in c[1]], "data": data,
     }  # fmt: skip
 
 
@@ -197,9 +200,9 @@ def warm(workers: int) -> Iterator[Any]:
     """Workers that have computed before, each kept to one core."""
     with connect(workers=workers) as client, tempfile.TemporaryDirectory() as folder:
         spin_boson(100).run(Path(folder, "s.zarr"), client=client, progress=False)
-        cores = sorted(os.sched_getaffinity(0))
+        allowed = sorted(os.sched_getaffinity(0))
         for i, address in enumerate(client.scheduler_info(n_workers=-1)["workers"]):
-            client.run(pin, cores[i % len(cores)], workers=[address])
+            client.run(pin, allowed[i % len(allowed)], workers=[address])
         yield client
 
 
@@ -224,19 +227,23 @@ def many(points: int = 100_000) -> list[Row]:
     """One long run: where the time of a point goes."""
     with warm(2) as client:
         row = measured(spin_boson(points), client)
-    shown = (*PARTS, "rest of the task", "rest of the worker", "client and scheduler")
-    rows = [{"part": name, "ms a point": f"{row[name]:.3f}"} for name in shown]
-    rows.append({"part": "all but the solver", "ms a point": f"{row['outside']:.3f}"})
-    share = row["outside"] / (row["outside"] + row["solver"])
-    rows.append({"part": "that is of all, %", "ms a point": f"{100 * share:.1f}"})
-    share = row["outside"] / (row["outside"] + 3)
-    rows.append({"part": "and would be of points of 3 ms, %", "ms a point": f"{100 * share:.1f}"})
+    own = ("build", "hierarchy", "store", "rest of the task")
+    row["these four"] = sum(row[name] for name in own)
+    shown = ("solver", *own, "these four", "rest of the worker", "client and scheduler", "outside")
+    each = row["workers"] * row["wall"] * 1e3 / points  # ms of a core
+    rows: list[Row] = [
+        {"part": n, "value": f"{row[n]:.3f} ms a point", "of the cores, %": f"{v:.1f}"}
+        for n, v in ((n, 100 * row[n] / each) for n in shown)
+    ]
+    share, four = 100 * row["outside"] / (row["outside"] + row["solver"]), row["these four"]
     facts = {
-        "points": f"{points:,}", "wall time, s": f"{row['wall']:.0f}",
-        "a worker waited for a processor, s": f"{row['waited']:.0f}",
-        "tasks": len(row["lengths"]), "client and scheduler grew by, MiB": f"{row['rss']:.0f}",
+        "outside, of all processor time": f"{share:.1f} %",
+        "the four, beside points of 3 ms": f"{100 * four / (four + 3):.1f} %",
+        "points": f"{points:,}", "wall time": f"{row['wall']:.0f} s",
+        "a task was ready and had no core": f"{row['waited']:.0f} s",
+        "tasks": len(row["lengths"]), "growth of client and scheduler": f"{row['rss']:.0f} MiB",
     }  # fmt: skip
-    return rows + [{"part": name, "ms a point": value} for name, value in facts.items()]
+    return rows + [{"part": n, "value": v, "of the cores, %": ""} for n, v in facts.items()]
 
 
 def million() -> list[Row]:
@@ -291,12 +298,12 @@ def batch(rounds: int = 9) -> list[Row]:
 def cost(rounds: int = 3) -> list[Row]:
     """What is spent outside the solver, for points of different cost."""
     cases: dict[str, tuple[Callable[..., hd.Sweep], int, int]] = {
-        "two levels, depth 2": (spin_boson, 2, 1000),
-        "two levels, depth 5": (spin_boson, 5, 1000),
-        "two levels, depth 10": (spin_boson, 10, 500),
-        "two levels, depth 20": (spin_boson, 20, 200),
-        "FMO, depth 2": (fmo, 2, 200),
-        "FMO, depth 3": (fmo, 3, 100),
+        "two levels, depth 2": (spin_boson, 2, 500),
+        "two levels, depth 5": (spin_boson, 5, 500),
+        "two levels, depth 10": (spin_boson, 10, 300),
+        "two levels, depth 20": (spin_boson, 20, 100),
+        "FMO, depth 2": (fmo, 2, 100),
+        "FMO, depth 3": (fmo, 3, 64),
     }
     rows = []
     with warm(1) as client:
@@ -311,7 +318,7 @@ def cost(rounds: int = 3) -> list[Row]:
     return rows
 
 
-def workers(points: int = 2000, rounds: int = 3) -> list[Row]:
+def workers(points: int = 1000, rounds: int = 3) -> list[Row]:
     """The same sweep on more and more workers; with more than cores, only the overhead counts."""
     runs: dict[int, list[Row]] = {1: [], 2: [], 4: [], 8: []}
     for _ in range(rounds):
@@ -331,7 +338,7 @@ def workers(points: int = 2000, rounds: int = 3) -> list[Row]:
     return rows
 
 
-def scaling(points: int = 128, rounds: int = 5) -> list[Row]:
+def scaling(points: int = 128, rounds: int = 3) -> list[Row]:
     """Twice the points on two workers, against one, round by round."""
     raw, own, processor, equal = [], [], [], True
     with warm(1) as one, warm(2) as two:
@@ -350,10 +357,10 @@ def scaling(points: int = 128, rounds: int = 5) -> list[Row]:
     ]
 
 
-def scheduler(length: float = 0.25, each: int = 24) -> list[Row]:
+def scheduler(length: float = 0.25, each: int = 12) -> list[Row]:
     """Tasks that only sleep, of a real run's lengths, on more threads than there are cores."""
     with warm(2) as client:
-        lengths = measured(spin_boson(4000), client)["lengths"]
+        lengths = measured(spin_boson(2000), client)["lengths"]
     shape = [x * length / statistics.fmean(lengths) for x in lengths]
     rows = []
     for processes in (1, 2, 4, 8):
@@ -428,7 +435,7 @@ def main() -> None:
         print(", ".join(f"{name}: {value}" for name, value in row.items()))
     if options.json:
         kept = json.loads(options.json.read_text()) if options.json.exists() else {}
-        kept[options.name] = {"load": round(load, 1), "rows": rows}
+        kept[options.name] = {"load": round(load, 1), "cores": cores(), "rows": rows}
         options.json.write_text(json.dumps(kept, indent=1) + "\n")
 
 
