@@ -93,6 +93,7 @@ def fmo(points: int, depth: int = 3) -> hd.Sweep:
 # -- clocks ----------------------------------------------------------------------------------------
 
 PARTS = ("build", "hierarchy", "solver", "store")
+OWN = ("build", "hierarchy", "store", "rest of the task")  # of a task, outside the solver
 
 
 def install() -> None:
@@ -227,9 +228,8 @@ def many(points: int = 100_000) -> list[Row]:
     """One long run: where the time of a point goes."""
     with warm(2) as client:
         row = measured(spin_boson(points), client)
-    own = ("build", "hierarchy", "store", "rest of the task")
-    row["these four"] = sum(row[name] for name in own)
-    shown = ("solver", *own, "these four", "rest of the worker", "client and scheduler", "outside")
+    row["these four"] = sum(row[name] for name in OWN)
+    shown = ("solver", *OWN, "these four", "rest of the worker", "client and scheduler", "outside")
     each = row["workers"] * row["wall"] * 1e3 / points  # ms of a core
     rows: list[Row] = [
         {"part": n, "value": f"{row[n]:.3f} ms a point", "of the cores, %": f"{v:.1f}"}
@@ -295,8 +295,8 @@ def batch(rounds: int = 9) -> list[Row]:
     ]
 
 
-def cost(rounds: int = 3) -> list[Row]:
-    """What is spent outside the solver, for points of different cost."""
+def cost(rounds: int = 2) -> list[Row]:
+    """What tasks spend outside the solver, for points of different cost."""
     cases: dict[str, tuple[Callable[..., hd.Sweep], int, int]] = {
         "two levels, depth 2": (spin_boson, 2, 500),
         "two levels, depth 5": (spin_boson, 5, 500),
@@ -309,8 +309,8 @@ def cost(rounds: int = 3) -> list[Row]:
     with warm(1) as client:
         for name, (make, depth, points) in cases.items():
             runs = [measured(make(points, depth), client) for _ in range(rounds)]
-            outside = [r["outside"] for r in runs]
-            share = [100 * r["outside"] / (r["outside"] + r["solver"]) for r in runs]
+            outside = [sum(r[name] for name in OWN) for r in runs]
+            share = [100 * o / (o + r["solver"]) for o, r in zip(outside, runs, strict=True)]
             rows.append({
                 "points": name, "in the solver, ms": middle([r["solver"] for r in runs]),
                 "outside, ms": middle(outside), "outside, %": f"{statistics.median(share):.1f}",
@@ -318,7 +318,7 @@ def cost(rounds: int = 3) -> list[Row]:
     return rows
 
 
-def workers(points: int = 1000, rounds: int = 3) -> list[Row]:
+def workers(points: int = 1000, rounds: int = 2) -> list[Row]:
     """The same sweep on more and more workers; with more than cores, only the overhead counts."""
     runs: dict[int, list[Row]] = {1: [], 2: [], 4: [], 8: []}
     for _ in range(rounds):
