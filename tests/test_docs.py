@@ -137,6 +137,13 @@ def test_figures_of_the_performance_page_are_those_of_its_report() -> None:
     assert page == own.rendered(page, report)
 
 
+def test_figures_of_the_efficiency_page_are_those_of_its_benchmarks() -> None:
+    folder = ROOT / "docs"
+    page = (folder / "efficiency.md").read_text(encoding="utf-8")
+    own = script(folder / "efficiency.py")
+    assert page == own.rendered(page, own.json.loads((folder / "efficiency.json").read_text()))
+
+
 def test_picture_is_drawn_by_its_script() -> None:
     folder = ROOT / "docs" / "explanation"
     picture = (folder / "hourglass.svg").read_text(encoding="utf-8")

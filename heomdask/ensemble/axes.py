@@ -57,6 +57,13 @@ class Axis:
             return np.array(self.values, dtype=np.float64)
         return np.array([v if isinstance(v, str) else repr(v) for v in self.values], dtype=object)
 
+    @cached_property
+    def vector(self) -> NDArray[np.float64]:
+        """The internal values, where they are numbers."""
+        vector = np.array(self.internal, dtype=np.float64)
+        vector.flags.writeable = False
+        return vector
+
     @property
     def shown(self) -> tuple[Any, ...]:
         """What a message shows: numbers as they were given, other values in short."""
@@ -136,7 +143,8 @@ def sample_rng(seed: int, sample: int) -> np.random.Generator:
     Every point of the grid sees the same numbers in sample s (common random numbers), and neither
     more samples nor more axis values change them.
     """
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(sample,)))
+    sequence = np.random.SeedSequence(seed, spawn_key=(sample,))
+    return np.random.Generator(np.random.PCG64(sequence))
 
 
 @dataclass(frozen=True)

@@ -273,6 +273,9 @@ def _local(stack: contextlib.ExitStack, count: int, dashboard: bool) -> LocalClu
         "distributed.scheduler.no-workers-timeout": f"{SECONDS_TO_START}s",  # not a hang
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.target": False,
+        # what a dashboard would show; each process looks 50 and 100 times a second otherwise
+        "distributed.admin.tick.interval": "500ms",
+        "distributed.worker.profile.enabled": False,
         "distributed.worker.preload": [
             "heomdask.ensemble.worker",  # keeps it to a node
             "heomdask.ensemble.task",  # before the first task needs it

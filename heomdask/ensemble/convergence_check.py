@@ -125,7 +125,7 @@ def _place(matched: Match, cell: Index) -> Index:
 
 def point_error(sweep: Sweep, cell: Index) -> float:
     """The error of one point of the grid; NaN if it cannot be solved."""
-    times = np.array(sweep.times.internal)
+    times = sweep.times.vector
     try:
         point = sweep.point(_first(sweep, cell))
         start = advise(

@@ -14,7 +14,8 @@ runner gives up because workers died is split, and a single shard is recorded as
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import heapq
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,8 +118,9 @@ class _Driver:
         self.work = work
         self.counts = dict(todo)
         self.stopping = stopping
-        ordered = sorted(self.counts, key=lambda s: stopping.order(s, self.counts[s]))
+        ordered = sorted(self.counts, key=self._order)
         self.waiting = {shard: self.counts[shard] for shard in ordered}
+        self.likely = [(self._order(s), s) for s in ordered if stopping.expects(s)]  # a heap
         self.remaining = self.total = sum(self.counts.values())
         self.runner = runner
         self.tally = tally
@@ -142,10 +144,24 @@ class _Driver:
     def _fill(self) -> None:
         slots = self.runner.slots
         while self.waiting:
-            likely = any(map(self.stopping.expects, self.waiting))
+            likely = self._first(likely=True) is not None
             if self.flying >= (WINDOW * slots if likely else slots):
                 break
             self._submit(self._next(slots, likely))
+
+    def _order(self, shard: Shard) -> Any:
+        return self.stopping.order(shard, self.counts[shard])
+
+    def _first(self, likely: bool) -> Shard | None:
+        """The next waiting shard, or the next of those that are likely to be needed."""
+        if not likely:
+            return next(iter(self.waiting), None)
+        while self.likely:
+            shard = self.likely[0][1]
+            if shard in self.waiting and self.stopping.expects(shard):
+                return shard
+            heapq.heappop(self.likely)
+        return None
 
     def _submit(self, task: Task) -> None:
         self.runner.submit(task)
@@ -161,15 +177,13 @@ class _Driver:
         points = task_points(remaining, self.total, slots, self.seconds, self.points)
         task: list[Shard] = []
         count = 0
-        for shard, more in self.waiting.items():
-            if likely and not self.stopping.expects(shard):
-                continue
+        while (shard := self._first(likely)) is not None:
+            more = self.waiting[shard]
             if task and (count + more > points or len(task) == self.most_shards):
                 break
+            del self.waiting[shard]
             task.append(shard)
             count += more
-        for shard in task:
-            del self.waiting[shard]
         self.remaining -= count
         return tuple(task)
 
@@ -187,9 +201,12 @@ class _Driver:
 
     def _committed(self, task: Task) -> None:
         """Shards that are not needed since then are not handed out."""
-        needless = sum(self.waiting.pop(s, 0) for s in self.stopping.committed(task))
-        if needless:
-            self.tally.drop(needless)
+        needless, likelier = self.stopping.committed(task)
+        for shard in likelier:
+            if shard in self.waiting:
+                heapq.heappush(self.likely, (self._order(shard), shard))
+        if dropped := sum(self.waiting.pop(s, 0) for s in needless):
+            self.tally.drop(dropped)
 
     def _retry(self, task: Task) -> None:
         """After the death of its workers: each shard alone; a shard alone is failed."""

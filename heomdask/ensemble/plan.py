@@ -217,7 +217,7 @@ def _measure(sweep: Sweep, seen: Probe) -> tuple[float, str]:
     """
     point, prepared = seen.point, seen.prepared
     assert point is not None and prepared is not None
-    times = np.array(sweep.times.internal)
+    times = sweep.times.vector
     members = min(CALIBRATION_MEMBERS, sweep.grid.size)
 
     def until(last: int) -> tuple[float, dict[str, Any]]:

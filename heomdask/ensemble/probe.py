@@ -83,12 +83,11 @@ def probe(sweep: Sweep, index: Index) -> Probe:
 
 def prepare_point(sweep: Sweep, point: Point) -> Prepared:
     """The hierarchy of a point."""
-    times = np.array(sweep.times.internal)
     return prepare(
         point.problem,
         depth=point.depth,
         expansion=point.expansion,
-        times=times,
+        times=sweep.times.vector,
         error=point.error,
     )
 

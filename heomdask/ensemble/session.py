@@ -89,7 +89,7 @@ def run(
 
 def _warn_of_doubts(sweep: Sweep, found: list[Probe]) -> None:
     """Hierarchies that are far too small, by an estimate: said once, before a run."""
-    times = np.array(sweep.times.internal)
+    times = sweep.times.vector
     for seen in found:
         said = None if seen.prepared is None else doubt(seen.prepared, times)
         if said is not None:

@@ -2,13 +2,12 @@
 
 Takes: the extents of a store's grid and the bytes of one point.
 Gives: `shard_shape`, chosen once in a store's life; `blocks`, the shards that hold given points;
-    `places`, the points of a shard.
+    `product`, the points that are asked for on every axis.
 Next file: `results/store.py`, which keeps them.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -57,9 +56,9 @@ def blocks(missing: NDArray[np.bool_], shape: Sequence[int]) -> list[tuple[Shard
     ]
 
 
-def places(shard: Shard, shape: Sequence[int], extents: Sequence[int]) -> list[Shard]:
-    """Indices of a shard's points in the store's grid, in C order; padding left out."""
-    ranges = [
-        range(s * b, min((s + 1) * b, n)) for s, b, n in zip(shard, shape, extents, strict=True)
-    ]
-    return list(itertools.product(*ranges))
+def product(parts: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    """Which points of a block have a place that is asked for on every axis."""
+    found = np.ones((), dtype=bool)
+    for part in parts:
+        found = np.logical_and.outer(found, part)
+    return np.asarray(found)

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask import checks
+from heomdask.ensemble.shards import product
 from heomdask.errors import InputError
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import Shard
@@ -168,7 +169,7 @@ class Stopping:
         for at in np.ndindex(*counts[:-1]):
             parts = [w[i * n : (i + 1) * n] for w, i, n in zip(wanted, at, shape, strict=False)]
             asked = np.zeros(shape, dtype=bool)
-            asked[tuple(slice(len(p)) for p in parts)] = _product(parts)
+            asked[tuple(slice(len(p)) for p in parts)] = product(parts)
             if asked.any():
                 self._begin(at, asked)
         self.settle()
@@ -198,16 +199,24 @@ class Stopping:
         """Nobody computes these shards any more, whether they are committed or not."""
         self._flying.subtract(shard[:-1] for shard in task)
 
-    def committed(self, task: Sequence[Shard]) -> list[Shard]:
-        """These shards lack nothing any more; all those that nobody needs since then."""
+    def committed(self, task: Sequence[Shard]) -> tuple[list[Shard], list[Shard]]:
+        """These shards lack nothing any more.
+
+        Returns
+        -------
+        All those that nobody needs since then, and those that are likely to be needed since then.
+        """
         needless: list[Shard] = []
+        likelier: list[Shard] = []
         for shard in task if self._rules else ():
             at, column = shard[:-1], self._columns[shard[:-1]]
             if column.stop is None:
                 column.complete.add(shard[-1])
+                before = column.expected
                 self._advance(at, column)
                 needless += [(*at, k) for k in self._beyond(column)]
-        return needless
+                likelier += [(*at, k) for k in range(before, column.expected)]
+        return needless, likelier
 
     def settle(self) -> None:
         """Mark what lies beyond the rules where no task is under way any more."""
@@ -297,11 +306,3 @@ class Stopping:
         places = [tuple(f + i for f, i in zip(first, p, strict=True)) for p in failed]
         if places:
             record_failures(self._files.folder, dict.fromkeys(places, ("", "")))
-
-
-def _product(parts: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
-    """Which points of a grid have a place that is asked for on every axis."""
-    found = np.ones((), dtype=bool)
-    for part in parts:
-        found = np.logical_and.outer(found, part)
-    return np.asarray(found)

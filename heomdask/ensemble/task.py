@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -59,13 +59,12 @@ class Work:
 
     def missing(self, shard: Shard, status: NDArray[np.uint8]) -> list[Shard]:
         """Places of a shard that are asked for and pending."""
-        first = [s * n for s, n in zip(shard, self.files.shard, strict=True)]
-        found = []
-        for place in shards_.places(shard, self.files.shard, self.extents):
-            local = tuple(p - f for p, f in zip(place, first, strict=True))
-            if status[local] == Outcome.PENDING and self.match.wanted(place) is not None:
-                found.append(place)
-        return found
+        length = self.files.shard
+        first = [s * n for s, n in zip(shard, length, strict=True)]
+        rows = zip(self.match.order, first, length, strict=True)
+        asked = shards_.product([order[f : f + n] >= 0 for order, f, n in rows])
+        lacking = asked & (status[tuple(map(slice, asked.shape))] == Outcome.PENDING)
+        return [tuple(place) for place in (np.argwhere(lacking) + first).tolist()]
 
 
 @dataclass(frozen=True)
@@ -298,7 +297,7 @@ def _solve(work: Work, writer: _Writer, batch: list[_Job], told: _Paced | None) 
         result = run_batch(
             [j.prepared for j in batch],
             [j.point.rho0 for j in batch],
-            np.array(sweep.times.internal),
+            sweep.times.vector,
             tol=batch[0].point.tol,
             observables=sweep.observables,
             save=sweep.save,
@@ -317,35 +316,44 @@ def _solve(work: Work, writer: _Writer, batch: list[_Job], told: _Paced | None) 
             _solve(work, writer, [job], told)
         return
     seconds = (time.perf_counter() - started) / len(batch)
+    columns = _columns(writer.files, result, seconds)
     for m, job in enumerate(batch):
         try:
-            values = _values(writer.files, result, m, seconds)
+            values = _values(writer.files, columns, m)
         except InputError as error:
             writer.caught(job.owner, job.place, error)
             continue
         writer.put(job.owner, job.place, values, result.outcomes[m])
 
 
-def _values(files: Files, result: BatchResult, m: int, seconds: float) -> dict[str, Any]:
-    """One member's values by the store's variables."""
-    stats = {**result.stats[m], "seconds": seconds}
-    found: dict[str, Any] = {}
-    for variable in files.variables:
-        name = variable.name
-        if name == "status":
-            continue
+def _columns(files: Files, result: BatchResult, seconds: float) -> dict[str, NDArray[Any]]:
+    """Values of all members, (M, ...), by the store's variables."""
+    found: dict[str, NDArray[Any]] = {}
+    for name in (v.name for v in files.variables if v.name != "status"):
         if name == "rho" and result.rho is not None:
-            value: Any = result.rho[m]
+            found[name] = result.rho
         elif name in result.observables:
-            value = result.observables[name][m]
+            found[name] = result.observables[name]
+        elif name == "seconds":
+            found[name] = np.full(len(result.outcomes), seconds)
         else:
-            value = float(stats.get(name, np.nan))
-        if np.shape(value) != variable.shape:
+            found[name] = np.array(
+                [own.get(name, np.nan) for own in result.stats], dtype=np.float64
+            )
+    return found
+
+
+def _values(files: Files, columns: Mapping[str, NDArray[Any]], m: int) -> dict[str, Any]:
+    """One member's values, if they fit into the store."""
+    found: dict[str, Any] = {}
+    for name, column in columns.items():
+        variable = files.variable(name)
+        if column.shape[1:] != variable.shape:
             raise InputError(
-                f"`build` must return problems of one size, got {name} of shape {np.shape(value)} "
+                f"`build` must return problems of one size, got {name} of shape {column.shape[1:]} "
                 f"where the store has {variable.shape}; use one store for each size."
             )
-        found[name] = _as_stored(name, value, variable.dtype)
+        found[name] = _as_stored(name, column[m], variable.dtype)
     return found
 
 

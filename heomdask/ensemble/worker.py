@@ -23,6 +23,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.utils import sync
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from heomdask.ensemble import heap
 from heomdask.topology import Topology
 
 if TYPE_CHECKING:
@@ -41,10 +42,11 @@ def dask_setup(worker: Any) -> None:
             os.sched_setaffinity(int(thread.name), cpus)
 
 
-class _OneThread:
-    """BLAS with one thread, while any sweep is known here.
+class _Process:
+    """How the whole process works while any sweep is known here.
 
-    The limit counts for the whole process, so no task may lift it: others run beside it.
+    BLAS has one thread, and freed memory is kept for the next array. No task may lift either:
+    others run beside it.
     """
 
     def __init__(self) -> None:
@@ -57,6 +59,7 @@ class _OneThread:
             self._holders += 1
             if self._limits is None:
                 self._limits = threadpool_limits(limits=1, user_api="blas")
+                heap.keep()
 
     def release(self) -> None:
         with self._lock:
@@ -64,9 +67,10 @@ class _OneThread:
             if self._holders == 0 and self._limits is not None:
                 self._limits.restore_original_limits()
                 self._limits = None
+                heap.give_back()
 
 
-_one_thread = _OneThread()
+_process = _Process()
 
 
 class WorkPlugin(WorkerPlugin):
@@ -80,10 +84,10 @@ class WorkPlugin(WorkerPlugin):
 
         self._lock = threading.Lock()
         self._work: Work | None = None
-        _one_thread.hold()
+        _process.hold()
 
     def teardown(self, worker: Any) -> None:
-        _one_thread.release()
+        _process.release()
 
     @property
     def work(self) -> Work:

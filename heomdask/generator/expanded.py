@@ -87,16 +87,7 @@ class Expanded:
             tuple((name, _has_imag(h)) for name, h in self.drives),
             tuple(_has_imag(op) for op in self.lindblad),
             self.couplings,
-            tuple(
-                (
-                    _filled(q.tobytes()),
-                    e.n_modes,
-                    (e.read != 0).tobytes(),
-                    name,
-                    name and e.delta != 0,
-                )
-                for q, e, name in self.baths
-            ),
+            tuple(_bath_structure(q.tobytes(), e, name) for q, e, name in self.baths),
             tuple((k, j) for k, j, _ in self.lateral),
         )
 
@@ -117,6 +108,8 @@ def _has_imag(operator: Complex) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _filled(operator: bytes) -> bytes:
-    """Which elements of A and of B of an operator A + i B are not zero."""
-    return bytes(np.frombuffer(operator, dtype=np.float64) != 0)
+def _bath_structure(operator: bytes, exponents: Exponents, name: str | None) -> Hashable:
+    """What of a bath says which links exist; of A + i B, which elements of A and B are not zero."""
+    filled = bytes(np.frombuffer(operator, dtype=np.float64) != 0)
+    reads = (exponents.read != 0).tobytes()
+    return (filled, exponents.n_modes, reads, name, name and exponents.delta != 0)

@@ -109,6 +109,12 @@ class _Counted(Brief):
         return self.bounds(n_modes, rates).n_ado
 
 
+@functools.lru_cache(maxsize=256)
+def _even_bounds(n_modes: int, depth: int) -> Bounds:
+    """One object for all points of a sweep, so that its ADOs are counted once."""
+    return Bounds((1,) * n_modes, (depth,) * n_modes, depth)
+
+
 @dataclass(frozen=True)
 class Depth(_Counted):
     """``sum_k n_k <= depth``: binomial(n_modes + depth, depth) ADOs.
@@ -126,7 +132,7 @@ class Depth(_Counted):
 
     def bounds(self, n_modes: int, rates: Sequence[float] | None = None) -> Bounds:
         """See `Truncation.bounds`; `rates` do not matter."""
-        return Bounds((1,) * n_modes, (self.depth,) * n_modes, self.depth)
+        return _even_bounds(n_modes, self.depth)
 
 
 @dataclass(frozen=True)

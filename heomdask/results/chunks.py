@@ -12,6 +12,7 @@ whole or not at all, whenever the process is killed. A test holds both ways equa
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ class Variable:
 
     @property
     def point_nbytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,12 @@ class Files:
     variables: tuple[Variable, ...]
     stem: str = "c"
 
+    @functools.cached_property
+    def _by_name(self) -> dict[str, Variable]:
+        return {v.name: v for v in self.variables}
+
     def variable(self, name: str) -> Variable:
-        return next(v for v in self.variables if v.name == name)
+        return self._by_name[name]
 
     def blank(self, variable: Variable) -> NDArray[Any]:
         """A shard of which nothing is known yet."""
@@ -91,7 +96,13 @@ class Files:
 
     def chunk(self, name: str, shard: Shard) -> str:
         """The name of a chunk file."""
-        return ".".join([self.stem, *map(str, shard), *("0" for _ in self.variable(name).tail)])
+        return self._place(shard) + self._tail(name)
+
+    def _place(self, shard: Shard) -> str:
+        return ".".join([self.stem, *map(str, shard)])
+
+    def _tail(self, name: str) -> str:
+        return ".0" * len(self.variable(name).tail)
 
     def file(self, name: str, shard: Shard) -> str:
         """The same in the store's folder."""
@@ -110,22 +121,22 @@ class Files:
         other files are looked for, as it is written after them.
         """
         counts = [-(-n // s) for n, s in zip(extents, self.shard, strict=True)]
-        shards = list(np.ndindex(*counts))
-        written = self.folder.sizes("status")
+        places = {shard: self._place(shard) for shard in np.ndindex(*counts)}
+        written, nbytes = self.folder.sizes("status"), self.nbytes("status")
         whole: list[Shard] = []
         damaged: dict[Shard, list[str]] = {}
-        for shard in shards:
-            size = written.get(self.chunk("status", shard))
-            if size == self.nbytes("status"):
+        for shard, place in places.items():
+            size = written.get(place)
+            if size == nbytes:
                 whole.append(shard)
             elif size is not None:
                 damaged[shard] = [self.file("status", shard)]
         codes = self.read_shards("status", whole)
         solved = {shard for shard, found in codes.items() if SOLVED[found].any()}
         for name in (v.name for v in self.variables[:-1]):
-            sizes, nbytes = self.folder.sizes(name), self.nbytes(name)
-            for shard in shards:
-                size = sizes.get(self.chunk(name, shard))
+            sizes, nbytes, tail = self.folder.sizes(name), self.nbytes(name), self._tail(name)
+            for shard, place in places.items():
+                size = sizes.get(place + tail)
                 if size != nbytes and (size is not None or shard in solved):
                     damaged.setdefault(shard, []).append(self.file(name, shard))
         for shard in damaged.keys() & codes.keys():
