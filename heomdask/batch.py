@@ -27,9 +27,10 @@ from heomdask.backends import registry
 from heomdask.backends.traits import TRAJECTORY_TOLERANCE, BackendTraits
 from heomdask.errors import InputError
 from heomdask.generator.build import build_plan
+from heomdask.outcome import Outcome
 from heomdask.preparation import Prepared
 from heomdask.results.solution import BatchResult
-from heomdask.solve import Request, run
+from heomdask.solve import Request, refuse_if_too_large, run
 from heomdask.solvers import Bounds, field_of_values, rounding
 
 Complex = NDArray[np.complex128]
@@ -73,14 +74,27 @@ def run_batch(
     if len(rho0s) != len(prepared):
         raise InputError(f"`rho0s` must hold {len(prepared)} states, got {len(rho0s)}.")
     grid = checks.times("times", times)
+    report = None if progress is None else _rising(progress)
     request = Request(
-        grid, tol, observables, save, method, backend, threads, "batch", final_ados, progress
+        grid, tol, observables, save, method, backend, threads, "batch", final_ados, report
     )
     order = _by_likeness(prepared)
     ordered = [prepared[m] for m in order], [rho0s[m] for m in order]
     bounds = _bounds(ordered[0], request)
     found = run(*ordered, request) if bounds is None else _Batch(*ordered, request, bounds).solve()
     return found.take(np.argsort(order))
+
+
+def _rising(report: Callable[[float], None]) -> Callable[[float], None]:
+    """What never tells less than before, though some work may have to be done again."""
+    most = 0.0
+
+    def tell(fraction: float) -> None:
+        nonlocal most
+        most = max(most, fraction)
+        report(most)
+
+    return tell
 
 
 def _by_likeness(prepared: Sequence[Prepared]) -> Ints:
@@ -151,7 +165,7 @@ class _Batch:
         """Which results of members in single precision are as good as they should be."""
         growth = np.array([max(1.0, own["growth"]) for own in found.stats])
         small = growth * self.rounding[who] <= self.request.tol
-        return np.asarray(small & [outcome.good for outcome in found.outcomes])
+        return np.asarray(small & [outcome is Outcome.DONE for outcome in found.outcomes])
 
 
 def _bounds(prepared: Sequence[Prepared], request: Request) -> Bounds | None:
@@ -172,4 +186,5 @@ def _bounds(prepared: Sequence[Prepared], request: Request) -> Bounds | None:
     )
     if "float32" not in backend.info.dtypes:
         return None
+    refuse_if_too_large(first, len(prepared), request, backend)
     return field_of_values(backend, backend.compile(plan))

@@ -209,7 +209,7 @@ def run(prepared: Sequence[Prepared], rho0s: Any, request: Request) -> BatchResu
     backend = registry.resolve(  # 3 compile
         request.backend, threads=request.threads, layout=request.layout, plan=plan
     )
-    _refuse_if_too_large(first, len(columns.members), request, backend)
+    refuse_if_too_large(first, len(columns.members), request, backend)
     compiled = backend.compile(plan, request.precision)
     wanted = canonical(request.observables, plan.d)
     bound = bind(wanted, [p.expanded for p in prepared], ados)
@@ -420,7 +420,7 @@ def _collect(
     )
 
 
-def _refuse_if_too_large(
+def refuse_if_too_large(
     prepared: Prepared, n_members: int, request: Request, backend: BackendTraits
 ) -> None:
     """Raise `TooLarge` before anything runs that cannot fit."""

@@ -36,10 +36,11 @@ class History:
 
     def add(self, worker: str, points: float, now: float) -> None:
         """So many points' worth were done, evenly since the worker was last heard of."""
+        begun = self._heard.get(worker, self.start)
+        now = self._heard[worker] = max(now, begun)  # clocks are set back, too
         while now >= self.start + BINS * self.width:
             self._widen()
         own = self.points.setdefault(worker, np.zeros(BINS))
-        begun, self._heard[worker] = self._heard.get(worker, self.start), now
         first, last = (int((t - self.start) / self.width) for t in (begun, now))
         edges = self.start + self.width * np.arange(first, last + 2)
         edges[0], edges[-1] = begun, now

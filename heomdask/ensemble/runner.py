@@ -252,18 +252,19 @@ class DaskRunner:
     def stop(self) -> None:
         from heomdask.ensemble.watching import close_view
 
-        # with tasks left, an error or Ctrl-C is on its way up, and is to be heard alone
-        hidden = (Exception,) if self._tasks else ()
-        with contextlib.suppress(*hidden):
+        # with tasks left, an error or Ctrl-C is on its way up, and is to be heard alone;
+        # without, all is committed, and a scheduler that is gone has nothing to forget
+        hidden = Exception if self._tasks else OSError
+        with contextlib.suppress(hidden), contextlib.ExitStack() as stack:
+            stack.callback(self._client.unregister_worker_plugin, self._name)
+            stack.callback(self._trials.stop)
+            if self._viewed:
+                stack.callback(self._client.run_on_scheduler, close_view, self._name)
+            if self._events is not None:
+                stack.callback(self._events.stop)
             if self._tasks:
                 self._client.cancel(list(self._tasks), force=True)
                 self._tasks.clear()
-            if self._events is not None:
-                self._events.stop()
-            if self._viewed:
-                self._client.run_on_scheduler(close_view, self._name)
-            self._trials.stop()
-            self._client.unregister_worker_plugin(self._name)
 
 
 class _Events:

@@ -6,8 +6,9 @@ Next file: `driver.py`, which hands out the tasks.
 
 Build the missing points; put those that share a hierarchy into batches that fit in memory; solve;
 commit a shard as soon as its last point is there. A point that fails is recorded and stops nothing.
-A task may run twice without harm: it finds committed points in `status` and leaves them alone. It
-may outlive its run, if client or scheduler are killed: what the next run commits meanwhile stays.
+A task may run twice without harm: it finds committed points in `status` and leaves them alone. If
+it outlives its run, since client or scheduler were killed, it commits nothing once the next one has
+begun.
 """
 
 from __future__ import annotations
@@ -78,18 +79,10 @@ class Report:
 
 @dataclass(eq=False)
 class _OpenShard:
-    """A shard being filled.
-
-    Attributes
-    ----------
-    values : full chunks of every variable.
-    found : `status` when it was opened.
-    waiting : how many points are to come.
-    """
+    """A shard being filled: full chunks of every variable, and how many points it waits for."""
 
     shard: Shard
     values: dict[str, NDArray[Any]]
-    found: NDArray[np.uint8]
     waiting: int = 0
     failures: dict[Shard, tuple[str, str]] = field(default_factory=dict)
 
@@ -183,9 +176,8 @@ class _Writer:
 
     def open(self, shard: Shard) -> _OpenShard:
         """A shard as it stands: blank, or what an earlier run committed."""
-        found = self.files.read("status", shard)
-        values = self.files.read_all(shard) if found.any() else self.files.blanks()
-        return _OpenShard(shard, values, found)
+        known = self.files.read("status", shard).any()
+        return _OpenShard(shard, self.files.read_all(shard) if known else self.files.blanks())
 
     def put(
         self, owner: _OpenShard, place: Shard, values: dict[str, Any], outcome: Outcome
@@ -202,17 +194,8 @@ class _Writer:
         if owner.waiting == 0:
             if owner.failures:
                 record_failures(self.files.folder, owner.failures)
-            self._keep_others(owner)
             self.files.commit(owner.shard, owner.values)
             owner.values = {}
-
-    def _keep_others(self, owner: _OpenShard) -> None:
-        """Take over the points that somebody else has changed since the shard was opened."""
-        others = self.files.read("status", owner.shard) != owner.found
-        if others.any():
-            there = self.files.read_all(owner.shard)
-            for name, values in owner.values.items():
-                values[others] = there[name][others]
 
     def fail(self, owner: _OpenShard, place: Shard, error: str, trace: str) -> None:
         """One point's failure."""

@@ -94,7 +94,7 @@ class View(SchedulerPlugin):
     counts : as in `Overview`, now.
     history : points over time, by worker.
     errors : the last ones.
-    lost : tasks that were given up since their workers died.
+    lost : tasks whose workers died once too often; they are tried again, in smaller ones or alone.
     """
 
     def __init__(

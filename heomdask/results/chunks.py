@@ -12,8 +12,10 @@ whole or not at all, whenever the process is killed. A test holds both ways equa
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,12 +74,14 @@ class Files:
     shard : points of a shard along each dimension.
     variables : all arrays that shards consist of, `status` last: it is written after the data.
     stem : how the names of chunk files begin; zarr sees those with a "c" only.
+    run : the file that stands for the run whose tasks write them; "" for anybody.
     """
 
     folder: Folder
     shard: tuple[int, ...]
     variables: tuple[Variable, ...]
     stem: str = "c"
+    run: str = ""
 
     @functools.cached_property
     def _by_name(self) -> dict[str, Variable]:
@@ -188,8 +192,14 @@ class Files:
         return values.astype(variable.dtype).reshape((*self.shard, *variable.shape))
 
     def commit(self, shard: Shard, values: Mapping[str, NDArray[Any]]) -> None:
-        """Replace a shard: every variable's file as a whole, `status` after all others."""
+        """Replace a shard: every variable's file as a whole, `status` after all others.
+
+        A task that outlived its run, since the client or the scheduler was killed, writes nothing:
+        the next run may have computed more of the shard.
+        """
         self.folder.require()
+        if self.run and not self.folder.read([self.run]):
+            raise StoreError(f"the store {self.folder} belongs to another run by now.")
         contents = {}
         for variable in self.variables:
             dtype = np.dtype(variable.dtype).newbyteorder("<")
@@ -198,6 +208,17 @@ class Files:
         status = self.file("status", shard)
         self.folder.write({name: data for name, data in contents.items() if name != status})
         self.folder.write({status: contents[status]})
+
+    def begin(self) -> Files:
+        """The same files for the tasks of a new run, which is the only one that writes from now.
+
+        Each run has a file of its own: a name that was never there before is in no cache.
+        """
+        earlier = [f"status/{n}" for n in self.folder.sizes("status") if n.startswith("run.")]
+        run = f"status/run.{uuid.uuid4().hex}"
+        self.folder.write({run: b"its tasks may write"})
+        self.folder.delete(earlier)
+        return dataclasses.replace(self, run=run)
 
 
 def damaged_chunk(file: str) -> StoreError:

@@ -220,8 +220,8 @@ class LocalFolder(Folder):
 
     def _sweep_leftovers(self) -> None:
         """Delete the half-written files of killed processes, and their half-made stores."""
-        start = f"{self.path.name}."
-        beside = [p for p in self.path.parent.glob(f"*{PARTIAL}") if p.name.startswith(start)]
+        mine = re.compile(re.escape(self.path.name) + r"\.[0-9a-f]{32}" + re.escape(PARTIAL))
+        beside = [p for p in self.path.parent.glob(f"*{PARTIAL}") if mine.fullmatch(p.name)]
         for leftover in [*beside, *self.path.rglob(f"*{PARTIAL}")]:
             if leftover.is_dir():
                 shutil.rmtree(leftover, ignore_errors=True)

@@ -25,7 +25,7 @@ from heomdask.ensemble.runner import DEATHS, SerialRunner
 from heomdask.ensemble.session import layout, match_store
 from heomdask.ensemble.task import Work, run_task
 from heomdask.ensemble.worker import _Turns
-from heomdask.errors import HeomdaskWarning
+from heomdask.errors import HeomdaskWarning, StoreError
 from heomdask.outcome import Outcome
 from heomdask.results.folder import folder_of
 from heomdask.results.store import Store
@@ -88,22 +88,26 @@ def test_random_kills_lose_nothing(tmp_path: Path, rounds: int) -> None:
 
 
 def work_on(what: hd.Sweep, store: Store) -> Work:
-    return Work(what, match_store(what, store), store.files, store.extents)
+    return Work(what, match_store(what, store), store.files.begin(), store.extents)
 
 
-def test_a_task_that_outlives_its_run_leaves_the_next_one_what_that_commits(tmp_path: Path) -> None:
-    """Each is asked for other points of one shard, and both for one."""
+def test_a_task_that_outlives_its_run_commits_nothing(tmp_path: Path) -> None:
+    """The next run is asked for other points of the same shard, and for one that both compute."""
     whole = sweep(build, over={"k": range(128)})
     store = Store.create(folder_of(tmp_path / "s.zarr"), layout(whole, probes(whole)))
     shard = (3,)
     assert store.files.shard == (4,)
-    next_run = work_on(sweep(build, over={"k": [13, 14]}), store)
 
     def outliving(k: float) -> Any:
-        run_task(next_run, [shard])
+        if k == 13:
+            run_task(work_on(sweep(build, over={"k": [13, 14]}), store), [shard])
         return build(k)
 
-    run_task(work_on(sweep(outliving, over={"k": [12, 13]}), store), [shard])
+    old = work_on(sweep(outliving, over={"k": [12, 13]}), store)
+    with pytest.raises(StoreError, match="belongs to another run by now"):
+        run_task(old, [shard])
+    assert np.flatnonzero(store.status()).tolist() == [13, 14]
+    run_task(work_on(sweep(build, over={"k": [12, 13, 14]}), store), [shard])
     assert np.flatnonzero(store.status()).tolist() == [12, 13, 14]
 
 

@@ -270,7 +270,7 @@ def dashboard(prefix: str = "") -> Iterator[Any]:
 
 def fetch(client: Any, path: str) -> str:
     port = client.cluster.scheduler.http_server.port
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}") as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=30) as answer:
         return str(answer.read().decode())
 
 

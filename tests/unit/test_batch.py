@@ -123,7 +123,9 @@ def test_what_goes_wrong_in_single_precision_runs_again(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(batch, "run", spoilt)
     prepared = members(0.0, 0.1, 0.2)
-    result = run(prepared)
+    seen: list[float] = []
+    result = run(prepared, progress=seen.append)
+    assert seen == sorted(seen)
     assert bits(result) == [64, 64, 32]
     assert result.outcomes == [hd.Outcome.DONE] * 3
     assert off(result, prepared) < 1e-4
