@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from heomdask.generator import scaling
 from heomdask.generator.expanded import Expanded, structure
 from heomdask.generator.superops import IDENTITY, Stack, anti, comm, sandwich
-from heomdask.generator.terms import Link, TermSum
+from heomdask.generator.terms import Ladders, Link, TermSum
 from heomdask.hierarchy.index_set import IndexSet
 from heomdask.plan import Form, Plan
 
@@ -40,14 +40,14 @@ _SQUARE = "**2"
 
 
 def build_plan(
-    members: Sequence[Expanded], index_set: IndexSet, *, form: Form | None = None
+    members: Sequence[Expanded], index_set: Ladders, *, form: Form | None = None
 ) -> Plan:
     """The generator of all members on one index set.
 
     Parameters
     ----------
     members : with equal `structure`.
-    index_set : over as many modes as each member has.
+    index_set : over as many modes as each member has; a `Section` gives its rows only.
     form : "complex" also where the real form is possible; by default real where possible.
     """
     first = members[0]

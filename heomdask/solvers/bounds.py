@@ -118,7 +118,10 @@ def _local_box(plan: Plan) -> Floats:
     """The box (4, M) of a plan whose terms are all local, exactly."""
     box = np.empty((4, plan.n_members))
     for m in range(plan.n_members):
-        block = plan.local_blocks(m, np.array([0]))[0]
+        block = np.zeros((plan.d**2, plan.d**2), plan.dtype)
+        for term in plan.terms:
+            weight = sum(s.scalar[m if len(s.scalar) > 1 else 0] for s in term.shifts)
+            block += weight * plan.superoperator(term, m)
         if not np.all(np.isfinite(block)):
             box[:, m] = 0.0, 0.0, -1.0, 1.0  # the run will find out
             continue
@@ -132,6 +135,8 @@ def _known(backend: BackendTraits, plan: Plan, precision: str) -> Floats:
     """The box (4, M) of a plan, by Lanczos for those members that have not been seen before."""
     if not plan.terms:
         return np.zeros((4, plan.n_members))
+    if not plan.is_whole:  # other parts may have forgotten what this one knows, and all must agree
+        return _lanczos(backend, backend.compile(plan, precision), precision)
     keys = [(backend.info, precision, digest) for digest in plan.member_digests()]
     first = {key: m for m, key in reversed(list(enumerate(keys)))}
     kept = {key: _boxes.get(key) for key in first}  # another thread may empty it meanwhile
@@ -196,9 +201,7 @@ def _start(backend: BackendTraits, compiled: Compiled) -> State:
     has next to nothing.
     """
     plan = compiled.plan
-    host = np.random.default_rng(SEED).standard_normal((plan.n_cols, plan.d, plan.d))
-    host[0] *= np.linalg.norm(host) / np.linalg.norm(host[0])
-    state = backend.put(compiled, host.astype(plan.dtype))
+    state = backend.put(compiled, plan.random_state(SEED).astype(plan.dtype))
     square = np.asarray(backend.dots(compiled, [state], state)[0].real, dtype=np.float64)
     backend.combine(compiled, state, [1.0 / np.sqrt(square)], [state])
     return state
@@ -240,5 +243,5 @@ def fastest_rate(plan: Plan) -> Floats:
             if shift.name is None:
                 line = plan.patterns[shift.pattern].matrix.diagonal()
                 diagonal += line[:, None] * np.asarray(shift.scalar)
-    result: Floats = np.max(np.abs(diagonal), axis=0)
+    result: Floats = np.max(np.abs(diagonal), axis=0, initial=0.0)
     return result
