@@ -332,23 +332,15 @@ class Plan:
 
     def adjoint_terms(self) -> tuple[Term, ...]:
         """The terms of `adjoint`, which refer to the transposed patterns."""
-
-        def conj(a: AnyArray) -> AnyArray:
-            conjugate: AnyArray = np.conj(a)
-            return conjugate
-
-        def dagger(op: Operator | None) -> Operator | None:
-            return None if op is None else op.map(np.conj(op.array).transpose(0, 2, 1))
-
         if any(t.transposed for t in self.terms) and self.form != "real":
             raise ValueError("a transposed term belongs to a real plan")
         terms = []
         for t in self.terms:
-            shifts = tuple(dataclasses.replace(s, scalar=conj(s.scalar)) for s in t.shifts)
+            shifts = tuple(dataclasses.replace(s, scalar=_conj(s.scalar)) for s in t.shifts)
             if t.transposed:
                 terms.append(Term(shifts, t.right, t.left, True))
             else:
-                terms.append(Term(shifts, dagger(t.left), dagger(t.right), False))
+                terms.append(Term(shifts, _dagger(t.left), _dagger(t.right), False))
         return tuple(terms)
 
     def random_state(self, seed: int) -> NDArray[np.float64]:
@@ -466,6 +458,15 @@ class Plan:
         if term.transposed:
             small = small[np.arange(self.d**2).reshape(self.d, self.d).T.ravel()]
         return small
+
+
+def _conj(a: AnyArray) -> AnyArray:
+    conjugate: AnyArray = np.conj(a)
+    return conjugate
+
+
+def _dagger(op: Operator | None) -> Operator | None:
+    return None if op is None else op.map(_conj(op.array).transpose(0, 2, 1))
 
 
 def _places(listed: NDArray[np.int64] | None, n: int) -> tuple[NDArray[np.int64], int]:

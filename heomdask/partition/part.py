@@ -13,6 +13,7 @@ remembered of it (no: all parts must take the same way).
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,6 +53,11 @@ class Part(Plan):
     def is_whole(self) -> bool:
         return False
 
+    @functools.cached_property
+    def _order(self) -> Ints:
+        """The own rows in the order of their ADOs."""
+        return np.argsort(self.columns[: self.n_rows])
+
     def adjoint(self) -> Part:
         """The same rows of the adjoint of the whole."""
         return dataclasses.replace(
@@ -67,8 +73,7 @@ class Part(Plan):
         All are drawn, some at a time.
         """
         rng, square = np.random.default_rng(seed), 0.0
-        own = self.columns[: self.n_rows]
-        order = np.argsort(own)
+        own, order = self.columns[: self.n_rows], self._order
         ascending = own[order]
         host = np.zeros((self.n_cols, self.d, self.d))
         first = 0.0
@@ -86,10 +91,9 @@ class Part(Plan):
 
     def find(self, ados: Ints) -> Ints:
         """The own rows that hold these ADOs of the whole; -1 for those of other parts."""
-        own = self.columns[: self.n_rows]
+        own, order = self.columns[: self.n_rows], self._order
         if not len(own):
             return np.full(len(ados), -1)
-        order = np.argsort(own)
         place = order[np.minimum(np.searchsorted(own[order], ados), len(own) - 1)]
         return np.where(own[place] == ados, place, -1)
 

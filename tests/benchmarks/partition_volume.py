@@ -40,7 +40,8 @@ CHAIN = System(
     "chain", 50, 50, chain, lambda: [np.diag(row) for row in np.eye(50)], RING.bath,
     Matsubara(0), 0.0,
 )  # fmt: skip
-# system, depth, nanoseconds per ADO of one core: docs/performance.md; the chain's by its work
+# system, depth, nanoseconds per ADO of one core: docs/performance.md; fmo-14-8 as fmo-14-6,
+# the chain by its work
 CASES: dict[str, tuple[System, int, float]] = {
     "spinboson-3-40": (SPIN_BOSON, 40, 17),
     "fmo-7-6": (FMO_7, 6, 199),
@@ -48,6 +49,7 @@ CASES: dict[str, tuple[System, int, float]] = {
     "fmo-14-4": (FMO_14, 4, 347),
     "fmo-14-5": (FMO_14, 5, 382),
     "fmo-14-6": (FMO_14, 6, 485),
+    "fmo-14-8": (FMO_14, 8, 485),
     "ring-16-4": (RING, 4, 2650),
     "chain-50-3": (CHAIN, 3, 40000),
 }
