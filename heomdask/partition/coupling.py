@@ -11,20 +11,21 @@ Next file: `partition/halo.py`, which elements a part reads from which other.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from heomdask.hierarchy.numbering import Ints
 from heomdask.partition.split import Work
-from heomdask.plan import Operator, Plan, Term
+from heomdask.plan import AnyArray, Operator, Plan, Term
 
 
 def support(plan: Plan) -> NDArray[np.bool_]:
     """Which elements of X[n'] the links of each pattern read: (n_patterns, d^2)."""
     read = np.zeros((len(plan.patterns), plan.d**2), dtype=bool)
     for pattern, total in _sums(plan):
-        read[pattern, total.nonzero()[1]] = True
+        read[pattern, total.cols] = True
     return read
 
 
@@ -32,33 +33,63 @@ def work(plan: Plan) -> Work:
     """Elements of G that are not 0: of an ADO by itself, and of a link on average."""
     counts = np.zeros(len(plan.patterns), dtype=np.int64)
     for pattern, total in _sums(plan):
-        counts[pattern] = max(counts[pattern], total.count_nonzero())
+        counts[pattern] = max(counts[pattern], len(total.cols))
     ends = [p.entries()[:2] for p in plan.patterns]
     linked = [c for c, (rows, cols) in zip(counts, ends, strict=True) if np.any(rows != cols)]
     here = [c for c, p in zip(counts, plan.patterns, strict=True) if p.is_identity]
     return Work(float(max(sum(here), plan.d**2)), float(np.mean(linked)) if linked else 0.0)
 
 
-def _sums(plan: Plan) -> Iterator[tuple[int, sp.csr_array]]:
-    """Pattern and (d^2, d^2) matrix: of the constant part and of every name, of every member."""
-    arrays = [s.scalar for t in plan.terms for s in t.shifts]
-    arrays += [op.array for t in plan.terms for op in (t.left, t.right) if op is not None]
-    for m in range(max((len(a) for a in arrays), default=0)):
-        sums: dict[tuple[int, str | None], sp.csr_array] = {}
-        for term in plan.terms:
-            small = _superoperator(plan.d, term, m)
-            for s in term.shifts:
-                key = (s.pattern, s.name)
-                own = small * s.scalar[m if len(s.scalar) > 1 else 0]
-                sums[key] = sums[key] + own if key in sums else own
-        yield from ((pattern, total) for (pattern, _), total in sums.items())
+@dataclass(frozen=True, eq=False)
+class _Map:
+    """Elements of a linear map of (d, d) matrices: rows, columns, and values (M, n) or (1, n)."""
+
+    rows: Ints
+    cols: Ints
+    values: AnyArray
+
+    def plus(self, other: _Map, size: int) -> _Map:
+        """The sum of two maps on `size` numbers; equal places are added, zeros kept."""
+        keys = np.concatenate([m.rows * size + m.cols for m in (self, other)])
+        places, at = np.unique(keys, return_inverse=True)
+        members = max(len(self.values), len(other.values))
+        total = np.zeros((members, len(places)), np.result_type(self.values, other.values))
+        total[:, at[: len(self.rows)]] = self.values
+        total[:, at[len(self.rows) :]] += other.values
+        return _Map(*np.divmod(places, size), total)
+
+    def nonzero(self) -> _Map:
+        """The elements that are not 0 for every member."""
+        kept = np.any(self.values != 0, axis=0)
+        return _Map(self.rows[kept], self.cols[kept], self.values[:, kept])
 
 
-def _superoperator(d: int, term: Term, member: int) -> sp.csr_array:
-    """`Plan.superoperator`, which would be as large as a hierarchy for many levels."""
+def _sums(plan: Plan) -> Iterator[tuple[int, _Map]]:
+    """Of every pattern: what its constant shifts do in all terms together, and those of a name."""
+    sums: dict[tuple[int, str | None], _Map] = {}
+    for term in plan.terms:
+        one = _product(plan.d, term)
+        for s in term.shifts:
+            key = (s.pattern, s.name)
+            own = _Map(one.rows, one.cols, one.values * s.scalar[:, None])
+            sums[key] = sums[key].plus(own, plan.d**2) if key in sums else own
+    for (pattern, _), total in sums.items():
+        yield pattern, total.nonzero()
 
-    def sparse(op: Operator | None) -> sp.csr_array:
-        return sp.eye_array(d, format="csr") if op is None else sp.csr_array(op.of(member))
 
-    small = sp.csr_array(sp.kron(sparse(term.left), sparse(term.right).T, format="csr"))
-    return small[np.arange(d * d).reshape(d, d).T.ravel()] if term.transposed else small
+def _product(d: int, term: Term) -> _Map:
+    """``X -> L X R``, transposed if so flagged."""
+    (i, a, left), (b, j, right) = (_elements(d, op) for op in (term.left, term.right))
+    values = left[:, :, None] * right[:, None, :]
+    size = values.shape[1:]
+    i, a = (np.broadcast_to(index[:, None], size).ravel() for index in (i, a))
+    b, j = (np.broadcast_to(index, size).ravel() for index in (b, j))
+    rows = j * d + i if term.transposed else i * d + j
+    return _Map(rows, a * d + b, values.reshape(len(values), -1))
+
+
+def _elements(d: int, op: Operator | None) -> tuple[Ints, Ints, AnyArray]:
+    """Rows and columns of what is not 0 for every member, and its values, (M, n) or (1, n)."""
+    array: AnyArray = np.eye(d)[None] if op is None else op.array
+    row, col = np.nonzero(np.any(array != 0, axis=0))
+    return row, col, array[:, row, col]

@@ -7,6 +7,7 @@ pymetis is installed.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -31,17 +32,20 @@ from heomdask.preparation import prepare
 PARTS = (2, 4, 8, 16, 64)
 
 
-def chain() -> np.ndarray:
-    hop = np.diag(np.full(49, 0.02), 1)
-    return np.diag(0.02 * np.cos(1.7 * np.arange(50))) + hop + hop.T
+def sites() -> np.ndarray:
+    """Fifty sites on a line, every pair coupled as dipoles are."""
+    site = np.arange(50)
+    h = -0.02 / np.maximum(abs(site[:, None] - site), 1) ** 3
+    np.fill_diagonal(h, 0.02 * np.cos(1.7 * site))
+    return h
 
 
-CHAIN = System(
-    "chain", 50, 50, chain, lambda: [np.diag(row) for row in np.eye(50)], RING.bath,
+SITES = System(
+    "sites", 50, 50, sites, lambda: [np.diag(row) for row in np.eye(50)], RING.bath,
     Matsubara(0), 0.0,
 )  # fmt: skip
-# system, depth, nanoseconds per ADO of one core: docs/performance.md; fmo-14-8 as fmo-14-6,
-# the chain by its work
+# system, depth, nanoseconds per ADO of one core: docs/performance.md; fmo-14-8 as fmo-14-6, and
+# sites-50-3 by its work, at the rate of ring-16-4
 CASES: dict[str, tuple[System, int, float]] = {
     "spinboson-3-40": (SPIN_BOSON, 40, 17),
     "fmo-7-6": (FMO_7, 6, 199),
@@ -51,7 +55,7 @@ CASES: dict[str, tuple[System, int, float]] = {
     "fmo-14-6": (FMO_14, 6, 485),
     "fmo-14-8": (FMO_14, 8, 485),
     "ring-16-4": (RING, 4, 2650),
-    "chain-50-3": (CHAIN, 3, 40000),
+    "sites-50-3": (SITES, 3, 78000),
 }
 
 
@@ -70,13 +74,16 @@ class Count:
     balance: float  # work of the largest part over the mean
     boundary: float  # of the largest part: share of rows that wait
     seconds: float  # to find owners, and rows and plan of one part
+    state: int  # elements of the whole
 
-    def row(self, state: int) -> str:
-        return (
-            f"| {self.case} | {self.strategy} | {self.parts} | {self.full / state:.2f} "
-            f"| {self.cut / state:.3f} | {self.largest / state:.3f} | {self.messages} "
-            f"| {self.balance:.3f} | {self.boundary:.2f} | {self.seconds:.2f} |"
-        )
+    @property
+    def volume(self) -> str:
+        return f"{self.full / self.state:.2f} → {self.cut / self.state:.3f}"
+
+    @property
+    def cost(self) -> str:
+        largest = self.largest / self.state
+        return f"{largest:.3f}, {self.messages:,}, {self.balance:.3f}, {self.seconds:.2f}"
 
 
 class Structure:
@@ -124,7 +131,7 @@ class Structure:
             self.name, strategy.__name__.lower(), parts, full, int(received.sum()),
             int(max(received.max(), sent.max())), int(incoming.sum()),
             int(max(incoming.max(), outgoing.max())), float(loads.max() / loads.mean()),
-            float(waits[loads.argmax()]), seconds,
+            float(waits[loads.argmax()]), seconds, self.state,
         )  # fmt: skip
 
 
@@ -183,31 +190,38 @@ def strategies() -> list[Callable[..., object]]:
     return [*found, metis] if pymetis else found
 
 
-def main(names: list[str]) -> None:
-    print("| case | strategy | parts | full | cut | largest | messages | balance | waits | s |")
-    print("| --- | --- " + "| ---: " * 8 + "|", flush=True)
-    best: list[tuple[Structure, Count]] = []
-    for name in names or CASES:
-        case = Structure(name)
-        for parts in PARTS:
-            counts = [case.count(strategy, parts) for strategy in strategies()]
-            print("\n".join(c.row(case.state) for c in counts), flush=True)
-            ours = [c for c in counts if c.strategy != "metis"]
-            best += [(case, c) for c in ours]
+def table(counts: list[Count], cell: Callable[[Count], str]) -> None:
+    names = list(dict.fromkeys(c.strategy for c in counts))
+    print(f"\n| case | parts | {' | '.join(names)} |\n| --- | ---: {'| ---: ' * len(names)}|")
+    for case, parts in dict.fromkeys((c.case, c.parts) for c in counts):
+        own = [cell(c) for c in counts if (c.case, c.parts) == (case, parts)]
+        print(f"| {case} | {parts} | {' | '.join(own)} |")
+
+
+def speed_table(cases: list[Structure], counts: list[Count]) -> None:
+    """Of the best strategy of ours: without overlap, with, and which one."""
     print("\n| case | machine | " + " | ".join(f"{p} parts" for p in PARTS) + " |")
     print("| --- | --- " + "| ---: " * len(PARTS) + "|")
-    for name in names or CASES:
+    for case in cases:
+        own = [c for c in counts if c.case == case.name and c.strategy != "metis"]
         for machine in MACHINES:
             cells = []
             for parts in PARTS:
-                found = [
-                    (*speedups(c, case, machine), c.strategy)
-                    for case, c in best
-                    if c.case == name and c.parts == parts
-                ]
+                found = [(*speedups(c, case, machine), c.strategy) for c in own if c.parts == parts]
                 apart, overlapped, strategy = max(found, key=lambda f: f[1])
                 cells.append(f"{apart:.1f}, {overlapped:.1f} {strategy[:3]}")
-            print(f"| {name} | {machine.name} | " + " | ".join(cells) + " |")
+            print(f"| {case.name} | {machine.name} | " + " | ".join(cells) + " |")
+
+
+def main(names: list[str]) -> None:
+    cases, counts = [], []
+    for name in names or CASES:
+        cases.append(Structure(name))
+        for parts, strategy in itertools.product(PARTS, strategies()):
+            counts.append(cases[-1].count(strategy, parts))
+    table(counts, lambda c: c.volume)
+    table(counts, lambda c: c.cost)
+    speed_table(cases, counts)
 
 
 if __name__ == "__main__":
