@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,6 +154,21 @@ class PartitionedBackend(BackendBase):
             local.unpack(own.local, buffer, own.receives[rank], x)
         compute(middle, stop)
 
+    def recur(
+        self,
+        compiled: Compiled,
+        x: State,
+        coeffs: AnyArray,
+        acc: State | None,
+        probe: Selection,
+        work: tuple[State, State],
+        start: int = 0,
+    ) -> tuple[AnyArray, NDArray[np.float64]]:
+        """The loop over `apply`; what is probed and the norms are reduced once, at the end."""
+        alone = _Alone(self._local, self._links)
+        probed, norms = BackendBase.recur(alone, compiled, x, coeffs, acc, probe, work, start)
+        return self._agree(probed, "sum"), self._agree(norms, "max")
+
     def combine(
         self, compiled: Compiled, out: State, weights: Sequence[Weight], arrays: Sequence[State]
     ) -> None:
@@ -166,7 +181,7 @@ class PartitionedBackend(BackendBase):
         own: AnyArray = np.zeros((len(xs), c.plan.n_members), c.plan.dtype)
         if c.local is not None:
             own[...] = self._local.dots(c.local, xs, y)
-        return self._links.allreduce(own, "sum")
+        return self._agree(own, "sum")
 
     def error_norm(
         self, compiled: Compiled, error: State, x: State, y: State, atol: float, rtol: float
@@ -175,7 +190,7 @@ class PartitionedBackend(BackendBase):
         own = np.zeros(c.plan.n_members)
         if c.local is not None:
             own = self._local.error_norm(c.local, error, x, y, atol, rtol)
-        return self._links.allreduce(own, "max")
+        return self._agree(own, "max")
 
     def pack(self, compiled: Compiled, x: State, selection: Selection) -> AnyArray:
         """The chosen elements of the whole, whoever owns them, for every part."""
@@ -184,7 +199,7 @@ class PartitionedBackend(BackendBase):
         mine, chosen = _own(c.plan, selection)
         if c.local is not None:
             buffer[mine] = self._local.host(self._local.pack(c.local, x, chosen))
-        return self._links.allreduce(buffer, "sum")
+        return self._agree(buffer, "sum")
 
     def unpack(self, compiled: Compiled, buffer: AnyArray, selection: Selection, x: State) -> None:
         """Write those that this part owns."""
@@ -198,6 +213,10 @@ class PartitionedBackend(BackendBase):
         if local is not None:
             self._local.solve_local(local, sigma, x, out)
 
+    def _agree(self, own: AnyArray, operation: Literal["sum", "max"]) -> AnyArray:
+        """One number for all parts, of what each found in its own rows."""
+        return self._links.allreduce(own, operation)
+
     def mark(self) -> Any:
         return self._local.mark()
 
@@ -206,6 +225,14 @@ class PartitionedBackend(BackendBase):
 
     def sync(self) -> None:
         self._local.sync()
+
+
+class _Alone(PartitionedBackend):
+    """The same, but reductions and chosen elements are those of the own rows."""
+
+    def _agree(self, own: AnyArray, operation: Literal["sum", "max"]) -> AnyArray:
+        del operation
+        return own
 
 
 def _part(compiled: Compiled) -> PartCompiled:

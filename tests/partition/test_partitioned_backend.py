@@ -23,7 +23,7 @@ from heomdask.partition.part import part_of, section_part
 from heomdask.partition.split import Bisection, Levels, Lexicographic
 from heomdask.plan import Plan
 from heomdask.solvers import propagate
-from heomdask.solvers.bounds import field_of_values
+from heomdask.solvers.bounds import _boxes, field_of_values
 from heomdask.testing.partitioned import Together
 from heomdask.testing.random_plans import random_plan, random_state
 
@@ -147,19 +147,20 @@ def test_empty_parts_and_parts_of_one_ado(owner):
         np.testing.assert_allclose(got.bounds.imag, want.bounds.imag, rtol=1e-12)
 
 
-def test_bounds_are_asked_of_all_parts_whatever_one_of_them_remembers():
+def test_bounds_are_asked_of_all_parts_whatever_one_of_them_forgot():
     plan = plan_of([trimer(seed=9)], depth=3)
-    backend = NumpyBackend()
-    want = field_of_values(backend, backend.compile(plan))
-    owner = np.arange(plan.n_rows) % 3
+    want = field_of_values(NumpyBackend(), NumpyBackend().compile(plan))
 
     def run(backend, compiled, start):
-        del start
-        if 0 in compiled.plan.columns[: compiled.plan.n_rows]:  # one part has seen it all before
-            field_of_values(NumpyBackend(), NumpyBackend().compile(plan))
-        return field_of_values(backend, compiled), field_of_values(backend, compiled)
+        first = field_of_values(backend, compiled)
+        backend.dots(compiled, [start], start)  # all are here
+        for key in list(_boxes):
+            if key[0].notes.startswith("part 0 "):
+                _boxes.pop(key, None)
+        backend.dots(compiled, [start], start)
+        return first, field_of_values(backend, compiled)
 
-    for twice in run_parts(NumpyBackend, plan, owner, 3, run):
+    for twice in run_parts(NumpyBackend, plan, np.arange(plan.n_rows) % 3, 3, run):
         for got in twice:
             np.testing.assert_allclose(got.centre, want.centre, rtol=1e-12)
             np.testing.assert_allclose(got.real, want.real, rtol=1e-12)
@@ -190,6 +191,23 @@ def test_no_part_ever_sees_the_whole(strategy):
     want = propagate(backend, compiled, start, times, probe, tol=1e-8)
     for got in together(links, on):
         assert np.max(np.abs(got.probed - want.probed)) < 1e-12
+
+
+def test_a_segment_is_reduced_once():
+    plan, degree, counted = plan_of([trimer()], depth=3), 20, []
+
+    def run(backend, compiled, start):
+        links = backend._links
+        counted.append(links._number)
+        table = np.zeros((degree + 1, 4))
+        table[1:, 0] = 1.0
+        work, probe = (backend.empty(compiled), backend.empty(compiled)), Selection.whole([0], 3)
+        found = backend.recur(compiled, start, table, None, probe, work)
+        counted.append(links._number)
+        return found
+
+    run_parts(NumpyBackend, plan, np.zeros(plan.n_rows, dtype=int), 1, run)
+    assert counted[1] - counted[0] == degree + 2  # an exchange per term, two reductions
 
 
 def test_what_one_part_raises_ends_all():
