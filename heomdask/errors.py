@@ -11,7 +11,8 @@ Next file: `brief.py`, then `checks.py`, the only place where argument errors ar
     ├── TooLarge (MemoryError)             the plan cannot fit; raised before any work starts
     ├── BackendUnavailable (RuntimeError)  a backend was asked for by name and cannot run here
     ├── StoreError (OSError)               a store is not ours, not writable, or in use
-    └── SolveFailed (RuntimeError)         a solve ended with an outcome that is not `done`
+    ├── SolveFailed (RuntimeError)         a solve ended with an outcome that is not `done`
+    └── PartitionFailed (RuntimeError)     a part of a partitioned solve failed or went away
     HeomdaskWarning (UserWarning)          the run goes on, but its numbers need a look
 """
 
@@ -45,6 +46,10 @@ class StoreError(HeomdaskError, OSError):
 
 class SolveFailed(HeomdaskError, RuntimeError):
     """A solve ended with an outcome other than `done`; the message is that outcome's advice."""
+
+
+class PartitionFailed(HeomdaskError, RuntimeError):
+    """A part of a partitioned solve failed or went away; the message says which, and why."""
 
 
 class HeomdaskWarning(UserWarning):

@@ -267,6 +267,11 @@ class Plan:
         return np.dtype(np.float64 if self.form == "real" else np.complex128)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether this is all of a generator, so that what is known of it may be remembered."""
+        return True
+
+    @property
     def state_nbytes(self) -> int:
         """Bytes of one state vector of all members, columns included."""
         return self.n_cols * self.d * self.d * self.n_members * self.dtype.itemsize
@@ -340,30 +345,32 @@ class Plan:
         ``L (s A X) R`` becomes ``L^+ (s* A^T X) R^+``. For real operators the adjoint of
         ``X -> (L X R)^T`` is ``X -> (R X L)^T``.
         """
-
-        def conj(a: AnyArray) -> AnyArray:
-            conjugate: AnyArray = np.conj(a)
-            return conjugate
-
-        def dagger(op: Operator | None) -> Operator | None:
-            return None if op is None else op.map(np.conj(op.array).transpose(0, 2, 1))
-
-        if any(t.transposed for t in self.terms) and self.form != "real":
-            raise ValueError("a transposed term belongs to a real plan")
-        terms = []
-        for t in self.terms:
-            shifts = tuple(dataclasses.replace(s, scalar=conj(s.scalar)) for s in t.shifts)
-            if t.transposed:
-                terms.append(Term(shifts, t.right, t.left, True))
-            else:
-                terms.append(Term(shifts, dagger(t.left), dagger(t.right), False))
         return dataclasses.replace(
             self,
             n_rows=self.n_cols,
             n_cols=self.n_rows,
             patterns=tuple(p.transpose for p in self.patterns),
-            terms=tuple(terms),
+            terms=self.adjoint_terms(),
         )
+
+    def adjoint_terms(self) -> tuple[Term, ...]:
+        """The terms of `adjoint`, which refer to the transposed patterns."""
+        if any(t.transposed for t in self.terms) and self.form != "real":
+            raise ValueError("a transposed term belongs to a real plan")
+        terms = []
+        for t in self.terms:
+            shifts = tuple(dataclasses.replace(s, scalar=_conj(s.scalar)) for s in t.shifts)
+            if t.transposed:
+                terms.append(Term(shifts, t.right, t.left, True))
+            else:
+                terms.append(Term(shifts, _dagger(t.left), _dagger(t.right), False))
+        return tuple(terms)
+
+    def random_state(self, seed: int) -> NDArray[np.float64]:
+        """Normal random numbers (n_cols, d, d), half of their square norm in the first ADO."""
+        host = np.random.default_rng(seed).standard_normal((self.n_cols, self.d, self.d))
+        host[0] *= np.linalg.norm(host) / np.linalg.norm(host[0])
+        return host
 
     def rows(self, index: NDArray[np.int64]) -> tuple[Plan, NDArray[np.int64], int]:
         """The part that writes the ADOs `index`.
@@ -477,6 +484,15 @@ class Plan:
             if weight.any():
                 blocks += weight[:, None, None] * term.superoperators(self.d)
         return blocks
+
+
+def _conj(a: AnyArray) -> AnyArray:
+    conjugate: AnyArray = np.conj(a)
+    return conjugate
+
+
+def _dagger(op: Operator | None) -> Operator | None:
+    return None if op is None else op.map(_conj(op.array).transpose(0, 2, 1))
 
 
 def _places(listed: NDArray[np.int64] | None, n: int) -> tuple[NDArray[np.int64], int]:

@@ -90,8 +90,9 @@ class _Bar:
             progress.TaskProgressColumn(),
             progress.TextColumn("{task.fields[words]}"),
             progress.TimeElapsedColumn(),
-            progress.TextColumn("left"),
+            progress.TextColumn("gone,"),
             progress.TimeRemainingColumn(),
+            progress.TextColumn("left"),
         )
         self._bar = progress.Progress(*columns, console=console, speed_estimate_period=LOOK_BACK)
         self._task = self._bar.add_task("", total=1.0, words="")

@@ -184,7 +184,7 @@ def pace_text(status: NDArray[np.uint8], commits: list[tuple[float, int]], now: 
     # what the first of these took nobody knows
     speed = sum(points for _, points in recent[1:]) / max(now - recent[0][0], 1e-3)
     left = duration(pending / speed)
-    return f"{words}: {speed:.3g} points/s in the last minutes, about {left} left."
+    return f"{words}: {speed:.3g} points/s in the last minutes, about {left} left if a run goes on."
 
 
 def progress_text(store: str) -> str:
@@ -202,20 +202,20 @@ def progress_text(store: str) -> str:
 
 
 def backends_table() -> Table:
-    """Every backend: where and how it runs here, or why it cannot; and the CPUs that they have."""
+    """Every backend: where and how it runs here; below, why others cannot, and the CPUs."""
     from heomdask.backends import registry
     from heomdask.backends.traits import BackendInfo
     from heomdask.topology import Topology
 
-    table = Table(
-        title="Backends", title_justify="left", caption=str(Topology.read()), caption_justify="left"
-    )
+    table = Table(title="Backends", title_justify="left", caption_justify="left")
     for column in ("name", "device", "instruction set", "threads", "precision", "notes"):
         table.add_column(column)
+    missing = []
     for name, found in registry.available():
         if isinstance(found, BackendInfo):
             precision = ", ".join(found.dtypes)
             table.add_row(name, found.device, found.isa, str(found.threads), precision, found.notes)
         else:
-            table.add_row(name, "-", "-", "-", "-", escape(str(found)))
+            missing.append(escape(str(found)))
+    table.caption = "\n".join([str(Topology.read()), *missing])
     return table

@@ -82,7 +82,13 @@ def _range(name: str, start: float, stop: float, step: float) -> NDArray[np.floa
             f"`{name}` must have at most {MOST_VALUES:,} values, {said}, which are "
             f"{steps + 1:.3g}; give a larger `step` or a smaller `stop`."
         )
-    return np.asarray(start + step * np.arange(int(steps + 1e-9) + 1), dtype=np.float64)
+    if abs(steps - round(steps)) > 1e-6:
+        last = start + step * int(steps)
+        raise InputError(
+            f"`{name}` must come to its `stop` by whole steps, {said}, which ends at {last:g}; "
+            f"give stop = {last:g}, or another `step`."
+        )
+    return np.asarray(start + step * np.arange(round(steps) + 1), dtype=np.float64)
 
 
 class TermTable(_Table, kw_only=True, frozen=True):

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from heomdask.generator import scaling
 from heomdask.generator.expanded import Expanded, structure
 from heomdask.generator.superops import IDENTITY, Stack, anti, comm, sandwich
-from heomdask.generator.terms import Link, TermSum
+from heomdask.generator.terms import Ladders, Link, TermSum
 from heomdask.hierarchy.index_set import IndexSet
 from heomdask.plan import Form, Plan
 
@@ -40,14 +40,14 @@ _SQUARE = "**2"
 
 
 def build_plan(
-    members: Sequence[Expanded], index_set: IndexSet, *, form: Form | None = None
+    members: Sequence[Expanded], index_set: Ladders, *, form: Form | None = None
 ) -> Plan:
     """The generator of all members on one index set.
 
     Parameters
     ----------
     members : with equal `structure`.
-    index_set : over as many modes as each member has.
+    index_set : over as many modes as each member has; a `Section` gives its rows only.
     form : "complex" also where the real form is possible; by default real where possible.
     """
     first = members[0]
@@ -100,7 +100,7 @@ class _Modes:
 def _system(total: TermSum, members: Sequence[Expanded]) -> None:
     """Hamiltonian, drives, Lindblad operators: what acts within each ADO."""
     first, form = members[0], total.form
-    hamiltonian = Stack.of([m.hamiltonian for m in members], _any_imag(first.hamiltonian))
+    hamiltonian = Stack.of([_centred(m.hamiltonian) for m in members], _any_imag(first.hamiltonian))
     total.add_local(comm(hamiltonian, form))
     for i, (name, h1) in enumerate(first.drives):
         drive = Stack.of([m.drives[i][1] for m in members], _any_imag(h1))
@@ -109,6 +109,13 @@ def _system(total: TermSum, members: Sequence[Expanded]) -> None:
         jump = Stack.of([m.lindblad[i] for m in members], _any_imag(op))
         total.add([total.within(1.0)], sandwich(jump, form))
         total.add_local(anti(jump.gram().scaled(np.array([-0.5])), form))
+
+
+def _centred(hamiltonian: Complexes) -> Complexes:
+    """H without its mean energy, which no commutator sees and every rounding error does."""
+    d = len(hamiltonian)
+    centred: Complexes = hamiltonian - np.trace(hamiltonian).real / d * np.eye(d)
+    return centred
 
 
 def _decay(total: TermSum, members: Sequence[Expanded], modes: _Modes) -> None:

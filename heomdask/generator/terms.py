@@ -14,7 +14,10 @@ import numpy as np
 
 from heomdask.generator.superops import Factor
 from heomdask.hierarchy.index_set import IndexSet
+from heomdask.hierarchy.section import Section
 from heomdask.plan import AnyArray, Form, Operator, Pattern, Plan, Shift, Term
+
+Ladders = IndexSet | Section  # all rows of a hierarchy, or some
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +32,7 @@ class Link:
 class TermSum:
     """A sum of terms that grows; products with the same (left, right, transposed) become one."""
 
-    def __init__(self, form: Form, index_set: IndexSet, n_members: int) -> None:
+    def __init__(self, form: Form, index_set: Ladders, n_members: int) -> None:
         self.form: Form = form
         self.index_set = index_set
         self.n_members = n_members
@@ -79,9 +82,12 @@ class TermSum:
             shifts = tuple(Shift(p, s, name) for (p, name), s in self._shifts[key].items())
             if shifts:
                 terms.append(Term(shifts, factor.left, factor.right, factor.transposed))
-        n = self.index_set.n_ado
+        every = self.index_set.identity
         patterns = tuple(pattern for _, pattern in self._patterns.values())
-        return Plan(d, n, n, self.n_members, self.form, patterns, tuple(terms), tuple(self._names))
+        return Plan(
+            d, every.n_rows, every.n_cols, self.n_members, self.form, patterns, tuple(terms),
+            tuple(self._names),
+        )  # fmt: skip
 
     def _number(self, pattern: Pattern) -> int:
         return self._patterns.setdefault(id(pattern), (len(self._patterns), pattern))[0]

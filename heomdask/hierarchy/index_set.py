@@ -1,7 +1,7 @@
 """The list of ADOs and their links, as arrays.
 
 Takes: the `Bounds` of a truncation.
-Gives: `IndexSet`: occupation numbers, rank and unrank, and the links as plan patterns.
+Gives: `IndexSet`: occupation numbers, and the links as plan patterns.
 Next file: `generator/build.py`, which attaches operators and scalars to the patterns.
 
 ADOs are in lexicographic order, (0 ... 0) first. Adding a fixed vector keeps that order, so the
@@ -17,36 +17,26 @@ import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from heomdask.errors import TooLarge
-from heomdask.hierarchy.truncation import Bounds, Truncation, add_mode
+from heomdask.hierarchy.numbering import Numbering
+from heomdask.hierarchy.truncation import Bounds, Truncation
 from heomdask.plan import Pattern
 
 CACHE_BYTES = 2**30
 _LARGEST = 2**31 - 1  # rows are counted in int32
 
 
-class IndexSet:
+class IndexSet(Numbering):
     """All ADOs within `bounds`.
 
     Attributes
     ----------
-    bounds : the rule that they obey.
-    n_modes, n_ado : K and N.
     columns : (K, N), occupation numbers mode by mode, in the smallest type that holds them.
     """
 
     def __init__(self, bounds: Bounds) -> None:
-        if bounds.n_ado > _LARGEST:
-            raise TooLarge(
-                f"The hierarchy has {bounds.n_ado:.3e} ADOs, more than the {_LARGEST} that can "
-                "be numbered; lower `depth`, or use fewer exponents."
-            )
-        self.bounds = bounds
-        self.n_modes = bounds.n_modes
-        self.n_ado = bounds.n_ado
-        self._fits, self._unlimited = _counts(bounds)
+        super().__init__(bounds, _LARGEST)
         self.columns = _enumerate(bounds, self._fits)
         self.columns.flags.writeable = False
         self._patterns: dict[tuple[object, ...], Pattern] = {}
@@ -82,46 +72,6 @@ class IndexSet:
             if not pattern.is_identity:
                 arrays.update((id(a), a.nbytes) for a in pattern.entries())
         return sum(arrays.values())
-
-    def rank(self, indices: ArrayLike) -> NDArray[np.int64]:
-        """The rows of the tuples `indices` (..., K), -1 for those that are not in the set.
-
-        The rank is the number of tuples in front: per mode, those with the same numbers before
-        it and a smaller one there (a combinatorial number system).
-        """
-        wanted = np.asarray(indices, dtype=np.int64)
-        if wanted.ndim == 0 or wanted.shape[-1] != self.n_modes:
-            raise ValueError(f"`indices` must end in an axis of {self.n_modes} modes")
-        left = np.full(wanted.shape[:-1], self.bounds.budget, dtype=np.int64)
-        row = np.zeros_like(left)
-        inside = np.ones(left.shape, dtype=bool)
-        for k, (weight, top) in enumerate(zip(self.bounds.weights, self.bounds.top, strict=True)):
-            n = wanted[..., k]
-            inside &= (n >= 0) & (n <= top) & (n * weight <= left)
-            after = np.where(inside, left - n * weight, left)
-            row += self._unlimited[k][left] - self._unlimited[k][after]
-            left = after
-        return np.where(inside, row, -1)
-
-    def unrank(self, rows: ArrayLike) -> NDArray[np.int64]:
-        """The tuples (..., K) of the rows, from their numbers alone."""
-        remaining = np.array(rows, dtype=np.int64)
-        if np.any((remaining < 0) | (remaining >= self.n_ado)):
-            raise ValueError(f"`rows` must lie in 0 ... {self.n_ado - 1}")
-        flat = remaining.reshape(-1)
-        left = np.full(flat.shape, self.bounds.budget, dtype=np.int64)
-        found = np.zeros((flat.size, self.n_modes), dtype=np.int64)
-        for k, weight in enumerate(self.bounds.weights):
-            moving = np.arange(flat.size)
-            while True:
-                behind = self._fits[k + 1][left[moving]]
-                moving = moving[flat[moving] >= behind]
-                if not moving.size:
-                    break
-                flat[moving] -= self._fits[k + 1][left[moving]]
-                left[moving] -= weight
-                found[moving, k] += 1
-        return found.reshape(*remaining.shape, self.n_modes)
 
     @property
     def identity(self) -> Pattern:
@@ -186,21 +136,6 @@ class IndexSet:
         found = self._patterns.get(key)
         # setdefault: two threads that make the same pattern end up with one object
         return self._patterns.setdefault(key, make()) if found is None else found
-
-
-def _counts(bounds: Bounds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many tuples of the modes k ... K-1 fit into a budget of b.
-
-    Returns
-    -------
-    fits : (K + 1, budget + 1).
-    unlimited : (K, budget + 1), the same without the limit on mode k itself.
-    """
-    fits = np.ones((bounds.n_modes + 1, bounds.budget + 1), dtype=np.int64)
-    unlimited = np.empty((bounds.n_modes, bounds.budget + 1), dtype=np.int64)
-    for k in reversed(range(bounds.n_modes)):
-        unlimited[k], fits[k] = add_mode(fits[k + 1], bounds.weights[k], bounds.limits[k])
-    return fits, unlimited
 
 
 def _enumerate(bounds: Bounds, fits: NDArray[np.int64]) -> NDArray[np.integer]:

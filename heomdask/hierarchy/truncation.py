@@ -2,7 +2,7 @@
 
 Takes: a depth, limits or an importance rule from the user.
 Gives: `Depth`, `ModeLimits`, `Weighted`, each reduced to one `Bounds` for a number of modes.
-Next file: `hierarchy/index_set.py`, which lists the ADOs within the bounds.
+Next file: `hierarchy/numbering.py`, which numbers the ADOs within the bounds.
 
 An ADO is a tuple n = (n_1, ..., n_K) of occupation numbers. All truncations have one form,
 

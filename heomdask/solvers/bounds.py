@@ -74,11 +74,12 @@ class Bounds:
 def rounding(bounds: Bounds, span: float, precision: str) -> Floats:
     """What rounding adds to a run at most, relative to its largest element; (M,).
 
-    A quarter of the machine epsilon for each time in which the fastest part of G moves by 1: twice
-    what was seen where no polynomial adds terms much larger than their sum (docs/design/012).
+    Half the machine epsilon for each time in which the fastest part of G moves by 1: that is what
+    rounding the numbers of G itself may do. All else did less where no polynomial adds terms much
+    larger than their sum (docs/design/012).
     """
     reach = np.maximum(np.abs(bounds.centre) + bounds.real, bounds.imag)
-    result: Floats = 0.25 * float(np.finfo(precision).eps) * span * reach
+    result: Floats = 0.5 * float(np.finfo(precision).eps) * span * reach
     return result
 
 
@@ -131,8 +132,10 @@ def _local_box(plan: Plan) -> Floats:
     if plan.form == "complex":
         box[2:, finite] = np.linalg.eigvalsh(skew / 1j).T[[0, -1]]
     else:  # in pairs +-
+        size = np.maximum(np.max(np.abs(skew), axis=(1, 2)), 1e-300)
+        skew /= size[:, None, None]
         square = np.linalg.eigvalsh(skew.swapaxes(1, 2) @ skew)[:, -1]
-        box[2:, finite] = np.multiply.outer([-1.0, 1.0], np.sqrt(np.maximum(square, 0.0)))
+        box[2:, finite] = np.multiply.outer([-1.0, 1.0], size * np.sqrt(np.maximum(square, 0.0)))
     return box
 
 
@@ -140,6 +143,8 @@ def _known(backend: BackendTraits, plan: Plan, precision: str) -> Floats:
     """The box (4, M) of a plan, by Lanczos for those members that have not been seen before."""
     if not plan.terms:
         return np.zeros((4, plan.n_members))
+    if not plan.is_whole:  # other parts may have forgotten what this one knows, and all must agree
+        return _lanczos(backend, backend.compile(plan, precision), precision)
     keys = [(backend.info, precision, digest) for digest in plan.member_digests()]
     first = {key: m for m, key in reversed(list(enumerate(keys)))}
     kept = {key: _boxes.get(key) for key in first}  # another thread may empty it meanwhile
@@ -204,9 +209,7 @@ def _start(backend: BackendTraits, compiled: Compiled) -> State:
     has next to nothing.
     """
     plan = compiled.plan
-    host = np.random.default_rng(SEED).standard_normal((plan.n_cols, plan.d, plan.d))
-    host[0] *= np.linalg.norm(host) / np.linalg.norm(host[0])
-    state = backend.put(compiled, host.astype(plan.dtype))
+    state = backend.put(compiled, plan.random_state(SEED).astype(plan.dtype))
     square = np.asarray(backend.dots(compiled, [state], state)[0].real, dtype=np.float64)
     backend.combine(compiled, state, [1.0 / np.sqrt(square)], [state])
     return state
@@ -248,5 +251,5 @@ def fastest_rate(plan: Plan) -> Floats:
             if shift.name is None:
                 line = plan.patterns[shift.pattern].matrix.diagonal()
                 diagonal += line[:, None] * np.asarray(shift.scalar)
-    result: Floats = np.max(np.abs(diagonal), axis=0)
+    result: Floats = np.max(np.abs(diagonal), axis=0, initial=0.0)
     return result

@@ -25,7 +25,7 @@ from heomdask.backends.traits import (
 )
 from heomdask.plan import AnyArray, Plan
 from heomdask.testing.hooks import Hooks
-from heomdask.testing.local_solves import LocalSolveConformance
+from heomdask.testing.local_solves import LocalSolveConformance, PartSolveConformance
 from heomdask.testing.oracle import (
     assert_close,
     image,
@@ -299,7 +299,7 @@ class VectorConformance(Hooks):
 
 
 class CompanyConformance(Hooks):
-    """Members in company, parts of a partition, several threads."""
+    """Members in company, several threads."""
 
     @in_batches
     def test_member_alone_and_in_company_to_the_last_bit(self, case: Case) -> None:
@@ -340,26 +340,6 @@ class CompanyConformance(Hooks):
             results.append(be.fetch(compiled, acc))
         return {m: [r[..., k] for r in results] for k, m in enumerate(group)}
 
-    @pytest.mark.parametrize("case", [c for c in CASES if c.depth > 0][::2], ids=str)
-    def test_part_of_a_partition(self, case: Case) -> None:
-        """Interior rows ignore the halo; boundary rows, all that their terms do not touch."""
-        whole = case.plan()
-        x, scalars = case.state(whole), case.scalars(whole)
-        want, size = image(whole, x, scalars)
-        part, columns, interior = whole.rows(np.arange(0, whole.n_rows, 2))
-        be, compiled = self.ready(part)
-        poisoned = x[columns].copy()
-        poisoned[part.n_rows :] = 1e30
-        out = be.empty(compiled)
-        be.apply(compiled, be.put(compiled, poisoned), out, scalars=scalars, rows=(0, interior))
-        received = np.where(touched(part)[..., None], x[columns], 1e30)
-        be.apply(
-            compiled, be.put(compiled, received), out, scalars=scalars,
-            rows=(interior, part.n_rows),
-        )  # fmt: skip
-        got = be.fetch(compiled, out)[: part.n_rows]
-        assert_close(got, want[columns[: part.n_rows]], size, APPLY_TOLERANCE["float64"])
-
     @some_cases
     def test_compiled_plan_serves_several_threads(self, case: Case) -> None:
         plan = case.plan()
@@ -380,7 +360,31 @@ class CompanyConformance(Hooks):
             assert np.array_equal(got, want)
 
 
-class BackendConformance(
+class PartConformance(PartSolveConformance):
+    """Plans with a halo: parts of a partition."""
+
+    @pytest.mark.parametrize("case", [c for c in CASES if c.depth > 0][::2], ids=str)
+    def test_part_of_a_partition(self, case: Case) -> None:
+        """Interior rows ignore the halo; boundary rows, all that their terms do not touch."""
+        whole = case.plan()
+        x, scalars = case.state(whole), case.scalars(whole)
+        want, size = image(whole, x, scalars)
+        part, columns, interior = whole.rows(np.arange(0, whole.n_rows, 2))
+        be, compiled = self.ready(part)
+        poisoned = x[columns].copy()
+        poisoned[part.n_rows :] = 1e30
+        out = be.empty(compiled)
+        be.apply(compiled, be.put(compiled, poisoned), out, scalars=scalars, rows=(0, interior))
+        received = np.where(touched(part)[..., None], x[columns], 1e30)
+        be.apply(
+            compiled, be.put(compiled, received), out, scalars=scalars,
+            rows=(interior, part.n_rows),
+        )  # fmt: skip
+        got = be.fetch(compiled, out)[: part.n_rows]
+        assert_close(got, want[columns[: part.n_rows]], size, APPLY_TOLERANCE["float64"])
+
+
+class WholeConformance(
     ApplyConformance,
     ZeroWeightConformance,
     RecurConformance,
@@ -388,7 +392,7 @@ class BackendConformance(
     LocalSolveConformance,
     CompanyConformance,
 ):
-    """All of it. A backend's test file subclasses this and fills `backend`."""
+    """All that is about whole plans."""
 
     def test_facts(self) -> None:
         info = self.backend().info
@@ -397,3 +401,7 @@ class BackendConformance(
         assert info.threads >= 1
         _, small = self.ready(CASES[0].plan())
         assert 1 <= small.threads <= info.threads
+
+
+class BackendConformance(WholeConformance, PartConformance):
+    """All of it. A backend's test file subclasses this and fills `backend`."""

@@ -1,7 +1,8 @@
 """The part of the conformance suite that is about the local solve.
 
 Takes: a backend, through the hooks of `LocalSolveConformance`.
-Gives: tests of `solve_local` against the blocks on the diagonal of the assembled matrix.
+Gives: tests of `solve_local` against the blocks on the diagonal of the assembled matrix, for
+    whole plans and for parts.
 Next file: `conformance.py`, which collects the whole suite.
 """
 
@@ -25,7 +26,7 @@ batches = [c for c in CASES if c.depth < 6 and c.members > 1][::2]
 
 
 class LocalSolveConformance(Hooks):
-    """``solve_local``: an inverse of every block, in either precision, of all or some rows."""
+    """``solve_local``: an inverse of every block, in either precision."""
 
     @shallow
     def test_local_solve_inverts_the_blocks(self, case: Case) -> None:
@@ -72,6 +73,19 @@ class LocalSolveConformance(Hooks):
         be.solve_local(compiled, 9.0, state, state)
         assert np.array_equal(be.fetch(compiled, state), want)
 
+    @pytest.mark.parametrize("case", batches, ids=str)
+    def test_local_solve_of_a_member_alone_and_in_company(self, case: Case) -> None:
+        whole, be = evenly(case.plan()), self.ensemble_backend()
+        together = local_solution(be, be.compile(whole), 9.0, case.state(whole))
+        for m in range(whole.n_members):
+            own = np.ascontiguousarray(case.state(whole)[..., m : m + 1])
+            alone = local_solution(be, be.compile(whole.take([m])), 9.0, own)
+            assert np.array_equal(alone[..., 0], together[..., m])
+
+
+class PartSolveConformance(Hooks):
+    """``solve_local`` of plans with a halo."""
+
     @pytest.mark.parametrize("case", [c for c in CASES if 0 < c.depth < 6][::2], ids=str)
     def test_local_solve_of_a_part_leaves_nothing_in_the_halo(self, case: Case) -> None:
         whole = evenly(case.plan())
@@ -83,15 +97,6 @@ class LocalSolveConformance(Hooks):
         n, size = part.n_rows, float(np.max(np.abs(want)))
         assert_close(got[:n], want[columns[:n]], 10 * size, APPLY_TOLERANCE["float64"])
         assert not got[n:].any()
-
-    @pytest.mark.parametrize("case", batches, ids=str)
-    def test_local_solve_of_a_member_alone_and_in_company(self, case: Case) -> None:
-        whole, be = evenly(case.plan()), self.ensemble_backend()
-        together = local_solution(be, be.compile(whole), 9.0, case.state(whole))
-        for m in range(whole.n_members):
-            own = np.ascontiguousarray(case.state(whole)[..., m : m + 1])
-            alone = local_solution(be, be.compile(whole.take([m])), 9.0, own)
-            assert np.array_equal(alone[..., 0], together[..., m])
 
 
 def evenly(plan: Plan) -> Plan:

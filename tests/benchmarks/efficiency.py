@@ -24,10 +24,10 @@ import numpy as np
 import psutil
 
 import heomdask as hd
+from heomdask.batch import run_batch
 from heomdask.ensemble.cluster import connect, cores
 from heomdask.ensemble.probe import prepare_point
 from heomdask.ensemble.runner import DaskRunner, SerialRunner
-from heomdask.solve import run_batch
 
 Row = dict[str, Any]
 SZ, SX = np.diag([1.0, -1.0]), np.array([[0.0, 1.0], [1.0, 0.0]])

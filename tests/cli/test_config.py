@@ -153,6 +153,7 @@ WRONG: list[tuple[str, str, str, str, str]] = [
     (PLAIN, "stop = 1,", "stop = nan,", "`solve.times` must run", "stop = nan"),
     (PLAIN, "stop = 1,", "stop = -1,", "`solve.times` must run", "stop = -1"),
     (PLAIN, "step = 0.5", "step = 0", "`solve.times` must run", "step = 0"),
+    (PLAIN, "step = 0.5", "step = 0.3", "`solve.times` must come to its `stop`", "stop = 0.9"),
     (PLAIN, "stop = 1,", "stop = 1e18,", "`solve.times` must have at most 1,000,000", "1e+18"),
     (PLAIN, "stop = 1,", "", "`solve.times` must have either", "start, step"),
 ]  # fmt: skip

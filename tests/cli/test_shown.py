@@ -18,6 +18,7 @@ from toml_files import PLAIN
 from typer.testing import CliRunner
 
 import heomdask as hd
+from heomdask.backends import registry
 from heomdask.cli import main, plot
 from heomdask.cli.summary import pace_text, status_table, summary_table
 from heomdask.ensemble.cluster import Workers
@@ -179,8 +180,11 @@ def test_a_convergence_error_above_the_standard_error_is_marked() -> None:
 
 
 def test_the_list_of_backends_shows_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brackets are no markup."""
+    said = "The backend 'cupy' cannot run here: install heomdask[cuda12]."
+    monkeypatch.setattr(registry, "available", lambda: [("cupy", said)])
     text = CliRunner().invoke(main.app, ["backends"], env={"COLUMNS": "200"}).output
-    assert "heomdask[cuda12]" in "".join(text.split()) or "not part of this version" in text
+    assert said in text
 
 
 def test_results_are_printed_without_their_hierarchies() -> None:
@@ -196,7 +200,8 @@ def test_a_status_tells_how_fast_a_store_is_filled() -> None:
     commits = [(500.0, 30), (900.0, 10), (910.0, 10), (950.0, 10)]
     there = "60 of 80 points that are needed are there"
     assert pace_text(status, commits, 1000.0) == (
-        f"{there}, the last came 50.0 s ago: 0.2 points/s in the last minutes, about 100.0 s left."
+        f"{there}, the last came 50.0 s ago: 0.2 points/s in the last minutes, about 100.0 s left "
+        "if a run goes on."
     )
     assert pace_text(status, commits, 8150.0) == f"{there}, the last came 2.0 h ago."
     assert pace_text(status, [], 1000.0) == f"{there}."

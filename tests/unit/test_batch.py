@@ -139,8 +139,8 @@ def test_progress_goes_on_from_one_precision_to_the_other() -> None:
 
 def test_the_rounding_of_a_run() -> None:
     two = Bounds(centre=np.array([-1.0, 0.0]), real=np.array([1.0, 0.0]), imag=np.array([0.5, 3.0]))
-    assert rounding(two, 8.0, "float32") == pytest.approx([4 * 2.0**-23, 6 * 2.0**-23])
-    assert rounding(two, 8.0, "float64")[0] == pytest.approx(4 * 2.0**-52)
+    assert rounding(two, 8.0, "float32") == pytest.approx([8 * 2.0**-23, 12 * 2.0**-23])
+    assert rounding(two, 8.0, "float64")[0] == pytest.approx(8 * 2.0**-52)
 
 
 def test_where_baths_decay_fastest_terms_are_large_and_double_precision_no_slower() -> None:
@@ -164,6 +164,32 @@ def test_in_single_precision_terms_stay_small() -> None:
         x = backend.put(c, state)
         found[precision] = propagate(backend, c, x, TIMES, Selection.whole([0], 2), tol=tol).probed
     assert np.max(np.abs(found["float32"] - found["float64"])) < 1e-4
+
+
+@pytest.mark.parametrize("bits_", [32, 64])
+def test_an_offset_of_all_energies_costs_no_digits(bits_: int) -> None:
+    """It cancels in commutators, but not in the rounding of their products."""
+    rng = np.random.default_rng(10)
+    h = rng.normal(size=(4, 4))
+    h = 5 * (h + h.T) / np.abs(np.linalg.eigvalsh(h + h.T)).max()
+    bath = hd.Exponents(c=[0.01], gamma=[0.5], cbar=[0.01])
+    plain, lifted = (
+        hd.Problem(h + offset * np.eye(4), [hd.Coupling(np.diag([1.0, 0, 0, 0]), bath)])
+        for offset in (0.0, 1e4)
+    )
+    start, tol = np.full((4, 4), 0.25), 5e-5 if bits_ == 32 else 5e-6
+    found = hd.run_batch([hd.prepare(lifted, depth=2)], [start], TIMES, tol=tol)
+    assert bits(found) == [bits_]
+    exact = hd.evolve(plain, start, TIMES, depth=2, tol=1e-10)
+    assert np.max(np.abs(found.rho[0] - exact.rho)) < tol
+
+
+def test_an_absurd_member_leaves_the_others_alone() -> None:
+    prepared = members(0.3, 1e180)
+    result = run(prepared)
+    assert result.outcomes[0] is hd.Outcome.DONE
+    assert result.outcomes[1] is not hd.Outcome.DONE
+    assert np.array_equal(result.rho[0], run(prepared[:1]).rho[0])
 
 
 def test_backends_without_single_precision_stay_double(monkeypatch: pytest.MonkeyPatch) -> None:

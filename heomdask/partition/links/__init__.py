@@ -1,0 +1,1 @@
+"""How parts reach each other: one protocol, one file for each way."""
