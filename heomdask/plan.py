@@ -359,7 +359,7 @@ class Plan:
             raise ValueError("a transposed term belongs to a real plan")
         terms = []
         for t in self.terms:
-            shifts = tuple(dataclasses.replace(s, scalar=_conj(s.scalar)) for s in t.shifts)
+            shifts = tuple(dataclasses.replace(s, scalar=s.scalar.conj()) for s in t.shifts)
             if t.transposed:
                 terms.append(Term(shifts, t.right, t.left, True))
             else:
@@ -486,13 +486,8 @@ class Plan:
         return blocks
 
 
-def _conj(a: AnyArray) -> AnyArray:
-    conjugate: AnyArray = np.conj(a)
-    return conjugate
-
-
 def _dagger(op: Operator | None) -> Operator | None:
-    return None if op is None else op.map(_conj(op.array).transpose(0, 2, 1))
+    return None if op is None else op.map(op.array.conj().transpose(0, 2, 1))
 
 
 def _places(listed: NDArray[np.int64] | None, n: int) -> tuple[NDArray[np.int64], int]:
