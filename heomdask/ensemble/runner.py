@@ -165,6 +165,7 @@ class DaskRunner:
         self._tasks: dict[Any, Task] = {}  # of futures
         self._completed: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._events: _Events | None = None
+        self._swept = False  # whether the scheduler clears up after a killed client
         self._viewed = False  # whether the scheduler shows the sweep on its dashboard
         self._trials = _Trials(client, f"{self._name}-trials")
 
@@ -192,10 +193,14 @@ class DaskRunner:
 
     @_connected(OSError)
     def start(self, work: Work) -> None:
+        from heomdask.ensemble import leftovers
         from heomdask.ensemble.worker import WorkPlugin
 
         plugin = WorkPlugin(bytes(cloudpickle.dumps(work)))
         self._client.register_plugin(plugin, name=self._name)
+        with contextlib.suppress(Exception):  # a scheduler without heomdask, or that obeys nobody
+            self._client.run_on_scheduler(leftovers.attach, self._name, self._client.id)
+            self._swept = True
 
     def submit(self, task: Task) -> None:
         self._submit(task, None)
@@ -250,12 +255,15 @@ class DaskRunner:
         return ended
 
     def stop(self) -> None:
+        from heomdask.ensemble import leftovers
         from heomdask.ensemble.watching import close_view
 
         # with tasks left, an error or Ctrl-C is on its way up, and is to be heard alone;
         # without, all is committed, and a scheduler that is gone has nothing to forget
         hidden = Exception if self._tasks else OSError
         with contextlib.suppress(hidden), contextlib.ExitStack() as stack:
+            if self._swept:
+                stack.callback(self._client.run_on_scheduler, leftovers.detach, self._name)
             stack.callback(self._client.unregister_worker_plugin, self._name)
             stack.callback(self._trials.stop)
             if self._viewed:

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dask
 import numpy as np
@@ -21,7 +21,7 @@ import heomdask as hd
 from heomdask.ensemble import runner
 from heomdask.ensemble.cluster import connect
 from heomdask.ensemble.probe import probes
-from heomdask.ensemble.runner import DEATHS, SerialRunner
+from heomdask.ensemble.runner import DEATHS, DaskRunner, SerialRunner
 from heomdask.ensemble.session import layout, match_store
 from heomdask.ensemble.task import Work, run_task
 from heomdask.ensemble.worker import _Turns
@@ -109,6 +109,27 @@ def test_a_task_that_outlives_its_run_commits_nothing(tmp_path: Path) -> None:
     assert np.flatnonzero(store.status()).tolist() == [13, 14]
     run_task(work_on(sweep(build, over={"k": [12, 13, 14]}), store), [shard])
     assert np.flatnonzero(store.status()).tolist() == [12, 13, 14]
+
+
+@pytest.mark.cluster
+def test_a_run_whose_client_is_gone_leaves_nothing_on_the_scheduler() -> None:
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        scheduler: Any = cluster.scheduler
+        before = set(scheduler.plugins)
+        with Client(cluster) as client:  # it goes without a stop of its runs, as if killed
+            for _ in range(2):
+                DaskRunner(client).start(cast("Work", None))
+            assert len([n for n in scheduler.worker_plugins if n.startswith("heomdask-")]) == 2
+            ended = DaskRunner(client)
+            ended.start(cast("Work", None))
+            ended.stop()
+        end = time.monotonic() + 30
+        while any(n.startswith("heomdask-") for n in scheduler.worker_plugins):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert not [n for n in set(scheduler.plugins) - before if n.startswith("heomdask-")]
 
 
 class Doomed:
