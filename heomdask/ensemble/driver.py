@@ -14,6 +14,7 @@ runner gives up because workers died is split, and a single shard is recorded as
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import heapq
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,7 @@ def drive(
     todo = [(shard, count) for shard, count in missing if not stopping.needless(shard)]
     if not todo:
         return 0
+    work = dataclasses.replace(work, files=work.files.begin())
     tally = Tally(sum(count for _, count in todo), progress)
     with contextlib.ExitStack() as stack:
         runner = as_runner(stack.enter_context(ready(client)))

@@ -71,7 +71,7 @@ def run(
             store.forget(Outcome.FAILED)
         store, matched = grow(sweep, store)
         remember(sweep.until, store)
-        work = Work(sweep, matched, store.files.begin(), store.extents)
+        work = Work(sweep, matched, store.files, store.extents)
         failed = drive(work, store, found, client, progress=progress)
     dataset = open_dataset(folder)
     if failed:
