@@ -282,3 +282,8 @@ def state_dtype(plan: Plan, precision: str) -> np.dtype[Any]:
     if plan.form == "real":
         return np.dtype(precision)
     return np.dtype("complex128" if precision == "float64" else "complex64")
+
+
+def precision_of(compiled: Compiled) -> str:
+    """float64 or float32: what `compile` was asked for."""
+    return "float64" if compiled.dtype.itemsize == compiled.plan.dtype.itemsize else "float32"

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask.backends.traits import BackendInfo, BackendTraits, Compiled, State
+from heomdask.backends.traits import BackendInfo, BackendTraits, Compiled, State, precision_of
 from heomdask.plan import Plan, Term
 from heomdask.solvers.trajectory import Floats, Ints
 
@@ -90,7 +90,7 @@ def field_of_values(backend: BackendTraits, compiled: Compiled) -> Bounds:
     the plan's shape alone.
     """
     plan = compiled.plan
-    precision = "float64" if compiled.dtype.itemsize == plan.dtype.itemsize else "float32"
+    precision = precision_of(compiled)
     if plan.d > LARGEST_LOCAL or not any(is_local(plan, t) for t in plan.terms):
         return _ellipses(_lanczos(backend, compiled, precision))
     same, rest = (

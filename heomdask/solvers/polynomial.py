@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from heomdask.backends.traits import State
+from heomdask.backends.traits import State, precision_of
 from heomdask.outcome import Outcome
 from heomdask.plan import AnyArray
 from heomdask.solvers.bounds import Bounds, field_of_values
@@ -51,7 +51,7 @@ class Run:
         self.record = Record(task, self.x)
         self.rate = TRUNCATION_SHARE * task.tol / max(task.whole, 1e-300)
         epsilon = ROUNDING * float(np.finfo(compiled.dtype).eps)
-        self.double = compiled.dtype.itemsize == compiled.plan.dtype.itemsize
+        self.single = precision_of(compiled) == "float32"
         self.largest = task.tol / epsilon
         self.faber: Faber | None = None
         self.taylor: Taylor
@@ -126,7 +126,7 @@ class Run:
         """One segment of every active member."""
         task, record = self.task, self.record
         ceiling = np.maximum(self.largest, FLOOR * size)
-        if not self.double:
+        if self.single:
             ceiling = np.minimum(ceiling, SINGLE * size)
         tried: list[tuple[Series, Segments]] = []
         for series, idx in self._groups():
