@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Barrier
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -211,9 +213,10 @@ def test_a_segment_is_reduced_once():
 
 
 def test_what_one_part_raises_ends_all():
-    plan, told = plan_of([trimer()], depth=3), []
+    plan, told, compiled_all = plan_of([trimer()], depth=3), [], Barrier(3)
 
     def run(backend, compiled, start):
+        compiled_all.wait(timeout=60)  # compiling is an exchange, which an early end would end
         if compiled.plan.owners[0] == 0:
             raise ZeroDivisionError("on purpose")
         with pytest.raises(PartitionFailed) as caught:
