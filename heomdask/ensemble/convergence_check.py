@@ -65,10 +65,8 @@ def check_convergence(
         ]
         if missing:
             tally = Tally(len(missing), progress, "points checked for convergence")
-            try:
-                for cell, error in _errors(sweep, missing, client, tally):
-                    known[places[cell]] = error
-            finally:  # an interrupt or a lost worker costs no more than what was under way
+            for cell, error in _errors(sweep, missing, client, tally):
+                known[places[cell]] = error
                 write_per_grid(store, NAME, known, ATTRS)
     return open_dataset(folder)
 

@@ -325,7 +325,10 @@ def read_per_grid(store: Store, name: str) -> NDArray[np.float64]:
 def write_per_grid(
     store: Store, name: str, values: NDArray[np.float64], attrs: Mapping[str, Any]
 ) -> None:
-    """Replace such an array; only the driver writes it."""
+    """Keep such an array, whose chunk is replaced at once; only the driver writes it."""
+    if name in store.group and store._array(name).shape == values.shape:
+        store._array(name)[...] = values
+        return
     store.group.create_array(
         name, data=values, overwrite=True, fill_value=np.nan, attributes=dict(attrs),
         dimension_names=[d for d in store.dimensions if d != "sample"], **_NO_CODEC,

@@ -1,4 +1,4 @@
-"""The convergence check of a store: what an interrupt leaves, and what cannot compute it."""
+"""The convergence check of a store: what an end leaves, and what cannot compute it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from heomdask.ensemble.runner import SerialRunner
 from heomdask.errors import InputError
 
 
-def test_an_interrupt_leaves_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_known_is_kept_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, calls = tmp_path / "s.zarr", []
 
     def interrupted(_: Any, cell: Any) -> float:
         calls.append(cell)
         if len(calls) == 2:
+            assert hd.open(store)["convergence_error"].values[0] == 0.25
             raise KeyboardInterrupt
         return 0.25
 
