@@ -70,9 +70,8 @@ def _roof(panel: Axes, limits: Limits, low: float, high: float) -> None:
         textcoords="offset points", ha="right", fontsize=8, color="0.25",
     )  # fmt: skip
     panel.annotate(
-        f"triad out of memory: {bandwidth:.3g} GB/s", (1.3 * low, 1.3 * bandwidth * low),
-        xytext=(8, -10),
-        textcoords="offset points", fontsize=8, color="0.25",
+        f"triad out of memory: {bandwidth:.3g} GB/s", (0.5 * peak / bandwidth, 0.5 * peak),
+        xytext=(-8, 4), textcoords="offset points", ha="right", fontsize=8, color="0.25",
     )  # fmt: skip
 
 
