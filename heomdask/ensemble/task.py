@@ -137,9 +137,11 @@ def run_task(
     return Report(writer.points, writer.failed, time.perf_counter() - started)
 
 
-def fail_shard(work: Work, shard: Shard, reason: str) -> Report:
+def fail_shard(
+    work: Work, shard: Shard, reason: str, ended: Callable[[Index, Outcome, str], None]
+) -> Report:
     """Record all that a shard lacks as failed; for shards whose workers keep dying."""
-    writer = _Writer(work)
+    writer = _Writer(work, ended)
     owner = writer.open(shard)
     places = work.missing(shard, owner.values["status"])
     owner.waiting = len(places)

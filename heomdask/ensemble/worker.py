@@ -15,6 +15,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,10 @@ from distributed.utils import sync
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from heomdask.ensemble import heap
+from heomdask.ensemble.pools import GPU, Task
 from heomdask.topology import Topology
 
 if TYPE_CHECKING:
-    from heomdask.ensemble.runner import Task
     from heomdask.ensemble.task import Report, Work
 
 
@@ -74,7 +75,10 @@ _process = _Process()
 
 
 class WorkPlugin(WorkerPlugin):
-    """Keeps the shared part of a sweep's tasks; unpickled in the first task that needs it."""
+    """Keeps the shared part of a sweep's tasks; unpickled in the first task that needs it.
+
+    Where a sweep leaves the backend open, a worker of the class `GPU` computes on its card.
+    """
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
@@ -84,6 +88,7 @@ class WorkPlugin(WorkerPlugin):
 
         self._lock = threading.Lock()
         self._work: Work | None = None
+        self._has_card = GPU in worker.state.total_resources
         _process.hold()
 
     def teardown(self, worker: Any) -> None:
@@ -94,7 +99,10 @@ class WorkPlugin(WorkerPlugin):
         """The sweep, its store and what is asked for."""
         with self._lock:
             if self._work is None:
-                self._work = pickle.loads(self._payload)
+                work: Work = pickle.loads(self._payload)
+                if self._has_card and work.sweep.backend == "auto":
+                    work = replace(work, sweep=replace(work.sweep, backend="cupy"))
+                self._work = work
             return self._work
 
     def __getstate__(self) -> dict[str, Any]:
