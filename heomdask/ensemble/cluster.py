@@ -276,6 +276,9 @@ def _local(stack: contextlib.ExitStack, count: int, dashboard: bool) -> LocalClu
         # what a dashboard would show; each process looks 50 and 100 times a second otherwise
         "distributed.admin.tick.interval": "500ms",
         "distributed.worker.profile.enabled": False,
+        # at the usual intervals these two are most of what a process does that waits
+        "distributed.admin.system-monitor.interval": "2s",
+        "distributed.worker.memory.monitor-interval": "500ms",
         "distributed.worker.preload": [
             "heomdask.ensemble.worker",  # keeps it to a node
             "heomdask.ensemble.task",  # before the first task needs it
