@@ -262,6 +262,9 @@ def _local(stack: contextlib.ExitStack, profile: Local, dashboard: bool) -> Loca
         # what a dashboard would show; each process looks 50 and 100 times a second otherwise
         "distributed.admin.tick.interval": "500ms",
         "distributed.worker.profile.enabled": False,
+        # at the usual intervals these two are most of what a process does that waits
+        "distributed.admin.system-monitor.interval": "2s",
+        "distributed.worker.memory.monitor-interval": "500ms",
         "distributed.worker.preload": [
             "heomdask.ensemble.worker",  # keeps it to a node
             "heomdask.ensemble.task",  # before the first task needs it

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import pickle
 import sys
@@ -46,8 +47,9 @@ def dask_setup(worker: Any) -> None:
 class _Process:
     """How the whole process works while any sweep is known here.
 
-    BLAS has one thread, and freed memory is kept for the next array. No task may lift either:
-    others run beside it.
+    BLAS has one thread, freed memory is kept for the next array, and what is there already is no
+    garbage: collections would look through all modules again and again. No task may lift any of
+    that: others run beside it.
     """
 
     def __init__(self) -> None:
@@ -61,6 +63,7 @@ class _Process:
             if self._limits is None:
                 self._limits = threadpool_limits(limits=1, user_api="blas")
                 heap.keep()
+                gc.freeze()
 
     def release(self) -> None:
         with self._lock:
@@ -68,6 +71,7 @@ class _Process:
             if self._holders == 0 and self._limits is not None:
                 self._limits.restore_original_limits()
                 self._limits = None
+                gc.unfreeze()
                 heap.give_back()
 
 

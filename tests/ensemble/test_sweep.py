@@ -254,6 +254,25 @@ def test_a_point_of_another_size_or_kind_is_a_failure_of_its_own(tmp_path: Path)
     assert "Hermitian initial states" in str(ds["error"].values[5])
 
 
+def test_a_point_is_prepared_before_the_next_is_built(tmp_path: Path) -> None:
+    """What its functions read may be changed by the next call of `build`."""
+    built: list[float] = []
+
+    def noting(lam: float) -> Any:
+        built.append(lam)
+        return problem(0.3, lam=lam), PLUS
+
+    class Checking(hd.Pade):
+        def expand(self, bath: Any) -> hd.Exponents:
+            assert bath.lam == built[-1]
+            return super().expand(bath)
+
+    lams = np.linspace(0.01, 0.02, 70)  # several in a shard
+    ds = run(sweep(noting, over={"lam": lams}, depth=1, expansion=Checking(1)), tmp_path / "s.zarr")
+    assert (ds["status"] == Outcome.DONE).all()
+    assert set(built) == set(lams)
+
+
 @pytest.mark.parametrize("kind", ["closure", "global", "attribute", "partial"])
 def test_a_build_that_cannot_travel_is_refused_by_name(tmp_path: Path, kind: str) -> None:
     import functools
