@@ -20,6 +20,7 @@ FLAGS = {
 }
 LANES = {"avx2": "4 and 8", "avx512": "8 and 16", "avx512-emulated": "8 and 16"}
 RUNS = {name for name, runs in _core.instruction_sets() if runs}
+
 pytestmark = pytest.mark.skipif(
     shutil.which("g++") is None or "avx2" not in RUNS,
     reason="needs g++ and a processor with AVX2",
@@ -32,23 +33,25 @@ emulated = pytest.param(
 )
 
 
-def lanes(kind: str, folder: Path) -> Path:
-    program = folder / "lanes"
+@pytest.fixture(scope="module")
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of `lanes.cpp`, named after what it is compiled for."""
+    kind = str(request.param)
+    target = tmp_path_factory.mktemp("lanes") / kind
     command = ["g++", "-std=c++17", "-O1", "-ffp-contract=off", "-w", f"-I{SOURCES}", *FLAGS[kind]]
-    subprocess.run([*command, str(HERE / "lanes.cpp"), "-o", str(program)], check=True)
-    return program
+    subprocess.run([*command, str(HERE / "lanes.cpp"), "-o", str(target)], check=True)
+    return target
 
 
-@pytest.mark.parametrize("kind", [*sorted(RUNS & {"avx2", "avx512"}), emulated])
-def test_operations_are_those_of_single_numbers(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [*sorted(RUNS & {"avx2", "avx512"}), emulated], indirect=True)
+def test_operations_are_those_of_single_numbers(program: Path) -> None:
     """Bit by bit: multiply-adds are rounded once, and NaN goes the processor's way."""
-    done = subprocess.run([lanes(kind, tmp_path)], capture_output=True, text=True, check=False)
-    assert done.stdout == f"{LANES[kind]} lanes, 0 wrong\n"
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.stdout == f"{LANES[program.name]} lanes, 0 wrong\n"
 
 
-@pytest.mark.parametrize("kind", [emulated])
-def test_an_address_that_is_not_aligned_is_found(kind: str, tmp_path: Path) -> None:
-    program = lanes(kind, tmp_path)
+@pytest.mark.parametrize("program", [emulated], indirect=True)
+def test_an_address_that_is_not_aligned_is_found(program: Path) -> None:
     for off, fault in [(0, ""), (32, "not aligned"), (8, "not aligned")]:
         done = subprocess.run([program, str(off)], capture_output=True, text=True, check=False)
         assert (done.returncode != 0) == bool(fault)

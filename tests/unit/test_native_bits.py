@@ -42,7 +42,8 @@ class Run:
 
     def applied(self, scalars: Scalars | None) -> list[AnyArray]:
         a, b, c, w = per_member(self.case, self.plan, 4)
-        b[::2], w[1::2] = 0.0, 0.0  # some of the members: masks
+        b[::2], w[1::2] = 0.0, 0.0  # of some of the members: masks
+        w = w.real  # so of complex weights a part is 0
         x, out, acc = (self.state(k) for k in range(3))
         self.backend.apply(self.compiled, x, out, a=a, b=b, c=c, acc=acc, w=w, scalars=scalars)
         return self.fetched(out, acc)
