@@ -1,0 +1,233 @@
+"""One hierarchy in one process and in two: time of a step, waiting, packing, against the model.
+
+python tests/benchmarks/partition_two_processes.py [CASE ...] prints the table of
+docs/design/013-partition-strategy.md that is measured. Every process has a core of its own, one
+thread for kernels, and makes only the rows that it owns. A step is one application of G and one
+reduction of a number, as Runge-Kutta has it; a term is one of a segment of `TERMS`.
+
+Times are of the clock on the wall. Beside them is the processor time of a step: where the two
+differ by more than the waiting, other work had the cores, and the figures say little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import numpy as np
+from partition_volume import CASES, Machine, Structure, speedups
+
+from heomdask.backends.native import NativeBackend
+from heomdask.backends.traits import Selection
+from heomdask.generator.build import build_plan
+from heomdask.hierarchy.numbering import Numbering
+from heomdask.hierarchy.section import Section
+from heomdask.hierarchy.truncation import Depth
+from heomdask.partition.backend import PartitionedBackend
+from heomdask.partition.coupling import work
+from heomdask.partition.links.sockets import SocketLinks
+from heomdask.partition.part import Part, section_part
+from heomdask.partition.split import Lexicographic
+from heomdask.preparation import prepare
+
+NAMES = ("fmo-14-5", "fmo-14-6", "ring-16-4")
+KINDS = ("unix", "memory", "tcp")
+TOKEN = bytes(16)
+ROUNDS, ROUND = 15, 0.2  # how often, and for how many seconds each time
+TERMS = 20
+
+
+class Clock:
+    """Seconds by the wall and by the processor, summed by name."""
+
+    def __init__(self) -> None:
+        self.wall: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}
+
+    def timed(self, name: str, call: Callable[..., object]) -> Callable[..., object]:
+        def run(*args: object, **named: object) -> object:
+            wall, cpu = time.perf_counter(), time.thread_time()
+            try:
+                return call(*args, **named)
+            finally:
+                self.wall[name] = self.wall.get(name, 0.0) + time.perf_counter() - wall
+                self.cpu[name] = self.cpu.get(name, 0.0) + time.thread_time() - cpu
+
+        return run
+
+
+def own_rows(name: str, rank: int, size: int) -> Part:
+    """The part of one process, made from its own rows."""
+    system, depth, _ = CASES[name]
+    expanded = prepare(system.problem(), depth=1, expansion=system.expansion).expanded
+    numbering = Numbering(Depth(depth).bounds(system.modes))
+    some = np.arange(64) * numbering.n_ado // 64
+    few = build_plan([expanded], Section(numbering, some))
+    split = Lexicographic(numbering, size, work(few))
+    section = Section(numbering, split.rows(rank))
+    return section_part(build_plan([expanded], section), section, split)
+
+
+class Member:
+    """What one process of a group measures."""
+
+    def __init__(self, name: str, kind: str, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        where = "tcp:127.0.0.1" if kind == "tcp" else "unix"
+        self.links = SocketLinks(rank, size, TOKEN, where)
+        print(self.links.address.replace("unix:", f"{kind}:"), flush=True)
+        self.links.meet(json.loads(sys.stdin.readline()))
+        part = own_rows(name, rank, size)
+        self.local = NativeBackend(threads=1)
+        self.backend = PartitionedBackend(self.local, self.links)
+        self.compiled = self.backend.compile(part)
+        host = np.random.default_rng(rank).standard_normal((part.n_cols, part.d, part.d))
+        self.x, self.out = self.backend.put(self.compiled, host), self.backend.empty(self.compiled)
+
+    def step(self) -> None:
+        self.backend.apply(self.compiled, self.x, self.out)
+        self.links.allreduce(np.ones(1), "max")
+
+    def segment(self) -> None:
+        table = np.zeros((TERMS + 1, 4))
+        table[1:, 0], table[0, 3] = 1e-6, 1.0
+        spare = self.backend.empty(self.compiled), self.backend.empty(self.compiled)
+        probe = Selection.whole([0], self.compiled.plan.d)
+        if self.size > 1:
+            self.backend.recur(self.compiled, self.x, table, self.out, probe, spare)
+        else:
+            self.local.recur(self.compiled.local, self.x, table, self.out, probe, spare)
+
+    def exchange(self, nbytes: int) -> Callable[[], None]:
+        """Everybody sends everybody so much, and nothing is computed."""
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        array = np.zeros(max(nbytes // 8, 1))
+        return lambda: void(self.links.swap(dict.fromkeys(others, array)))
+
+    def rounds(self, call: Callable[[], None]) -> list[float]:
+        """Seconds of one call in every round; all parts repeat it equally often."""
+        call()
+        started = time.perf_counter()
+        call()
+        once = self.links.allreduce(np.array([time.perf_counter() - started]), "max")[0]
+        repeats, found = max(1, round(ROUND / once)), []
+        for _ in range(ROUNDS):
+            self.links.allreduce(np.ones(1), "max")
+            started = time.perf_counter()
+            for _ in range(repeats):
+                call()
+            found.append((time.perf_counter() - started) / repeats)
+        return found
+
+    def shares(self, repeats: int) -> dict[str, float]:
+        """Seconds of a step by what they went to."""
+        clock, local = Clock(), self.local
+        local.pack, local.unpack = (clock.timed("copies", f) for f in (local.pack, local.unpack))
+        self.links.finish = clock.timed("finish", self.links.finish)
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(repeats):
+            self.step()
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        waiting, copies = clock.wall["finish"] - clock.cpu["finish"], clock.wall.get("copies", 0.0)
+        found = {"wall": wall, "cpu": cpu, "waiting": waiting, "copies": copies}
+        return {name: seconds / repeats for name, seconds in found.items()}
+
+    def report(self) -> dict[str, object]:
+        sent = sum(len(s) for s in self.compiled.sends.values()) * self.compiled.dtype.itemsize
+        found: dict[str, object] = {
+            "sent": sent,
+            "step": self.rounds(self.step),
+            "term": [seconds / TERMS for seconds in self.rounds(self.segment)],
+            "ping": self.rounds(self.exchange(8)),
+            "message": self.rounds(self.exchange(sent)),
+        }
+        repeats = max(10, round(2.0 / float(np.median(found["step"]))))
+        self.links.allreduce(np.ones(1), "max")
+        repeats = int(self.links.allreduce(np.array([repeats]), "max")[0])
+        return found | {"shares": self.shares(repeats)}
+
+
+def void(_: object) -> None:
+    """For calls whose result nobody wants."""
+
+
+def member(name: str, kind: str, rank: str, size: str) -> None:
+    os.sched_setaffinity(0, {int(rank) % os.cpu_count()})
+    own = Member(name, kind, int(rank), int(size))
+    print(json.dumps(own.report()), flush=True)
+    own.links.allreduce(np.ones(1), "max")  # nobody leaves before all are ready
+    own.links.close()
+
+
+def group(name: str, kind: str, size: int) -> list[dict[str, object]]:
+    """What every process of a group measured."""
+    with ExitStack() as stack:
+        members = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, __file__, "member", name, kind, str(rank), str(size)],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                )
+            )
+            for rank in range(size)
+        ]  # fmt: skip
+        addresses = [one.stdout.readline().strip() for one in members]
+        for one in members:
+            one.stdin.write(json.dumps(addresses) + "\n")
+            one.stdin.flush()
+        return [json.loads(one.stdout.readline()) for one in members]
+
+
+def quickest(found: list[dict[str, object]], what: str) -> float:
+    """The median round of the slowest part."""
+    return max(float(np.median(one[what])) for one in found)
+
+
+def predicted(structure: Structure, alone: float, found: list[dict[str, object]]) -> str:
+    """Speed-ups of the model with constants that were measured here: apart, and overlapped."""
+    nbytes = max(one["sent"] for one in found)
+    latency = quickest(found, "ping")
+    copies = max(one["shares"]["copies"] for one in found)
+    machine = Machine(
+        "here", 1, latency, nbytes / max(quickest(found, "message") - latency, 1e-9),
+        2 * nbytes / copies,
+    )  # fmt: skip
+    structure.ns = alone / structure.numbering.n_ado * 1e9
+    apart, overlapped = speedups(structure.count(Lexicographic, 2), structure, machine)
+    constants = f"{latency * 1e6:.0f} µs, {machine.bandwidth / 1e9:.1f}, {machine.copy / 1e9:.1f}"
+    return f"{constants} | {apart:.2f}, {overlapped:.2f}"
+
+
+def main(names: list[str]) -> None:
+    print(f"load {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {ROUNDS} rounds of {ROUND} s")
+    print("| case | links | step, term (ms) | processor (ms) | waiting | copies | speed-up | "
+          "latency, GB/s of links, of copies | model: apart, overlapped |")  # fmt: skip
+    for name in names:
+        structure = Structure(name)
+        runs = {"alone": group(name, "unix", 1)} | {kind: group(name, kind, 2) for kind in KINDS}
+        alone = {what: quickest(runs["alone"], what) for what in ("step", "term")}
+        for kind, found in runs.items():
+            step, term = (quickest(found, what) for what in ("step", "term"))
+            shares = {key: max(one["shares"][key] for one in found) for key in found[0]["shares"]}
+            wall = shares["wall"]
+            speed = f"{alone['step'] / step:.2f}, {alone['term'] / term:.2f}"
+            model = " | " if kind == "alone" else predicted(structure, alone["step"], found)
+            print(
+                f"| {name} | {kind} | {step * 1e3:.2f}, {term * 1e3:.2f} | "
+                f"{shares['cpu'] * 1e3:.2f} of {wall * 1e3:.2f} | {shares['waiting'] / wall:.0%} | "
+                f"{shares['copies'] / wall:.0%} | {speed} | {model} |",
+                flush=True,
+            )
+        print(f"load {os.getloadavg()[0]:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["member"]:
+        member(*sys.argv[2:])
+    else:
+        main(sys.argv[1:] or list(NAMES))
