@@ -38,7 +38,7 @@ from heomdask.preparation import prepare
 NAMES = ("fmo-14-5", "fmo-14-6", "ring-16-4")
 KINDS = ("unix", "memory", "tcp")
 TOKEN = bytes(16)
-ROUNDS, ROUND = 15, 0.2  # how often, and for how many seconds each time
+ROUNDS, ROUND = 11, 0.1  # how often, and for how many seconds each time
 TERMS = 20
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from links_support import KINDS, group, make
+from links_support import KINDS, group, make, reduce_for_ever
 
 from heomdask.errors import PartitionFailed
 from heomdask.partition.links.in_process import together
@@ -171,6 +171,20 @@ def test_an_abort_from_another_thread(kind, folder):
 
 
 @every_kind
+def test_an_abort_in_a_reduction(kind, folder):
+    with group(kind, 3, folder) as links:
+        timer = threading.Timer(0.1, links[2].abort, ["changed my mind"])
+        timer.start()
+
+        def run(rank: int) -> None:
+            with pytest.raises(PartitionFailed, match="part 2 ended: changed my mind"):
+                reduce_for_ever(links[rank])
+
+        together(links, run)
+        timer.join()
+
+
+@every_kind
 def test_what_was_sent_before_a_part_left_arrives(kind, folder):
     with group(kind, 2, folder) as links:
 
@@ -192,10 +206,13 @@ def test_parts_that_have_lost_step_are_told(kind, folder):
     with group(kind, 3, folder) as links:
 
         def run(rank: int) -> None:
-            if rank < 2:
-                links[rank].swap({1 - rank: np.zeros(1)})
-            with pytest.raises(PartitionFailed, match=r"part \d is at exchange \d, part \d at"):
+            def lose() -> None:
+                if rank < 2:
+                    links[rank].swap({1 - rank: np.zeros(1)})
                 links[rank].allreduce(np.zeros(1), "sum")
+
+            with pytest.raises(PartitionFailed, match=r"part \d is at exchange \d, part \d at"):
+                lose()
 
         together(links, run)
 
@@ -252,6 +269,7 @@ def test_nothing_is_left(kind, folder):
             one.close()  # again
     assert set(threading.enumerate()) == threads
     assert open_files() == files
+    assert "memfd:heomdask" not in Path("/proc/self/maps").read_text()
 
 
 @between_processes

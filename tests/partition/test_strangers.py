@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -28,7 +29,7 @@ from heomdask.partition.links.frames import (
     encode_word,
 )
 from heomdask.partition.links.in_process import together
-from heomdask.partition.links.meeting import Member
+from heomdask.partition.links.meeting import Member, Tls
 from heomdask.partition.links.sockets import SocketLinks
 
 
@@ -159,6 +160,29 @@ def test_another_authority_is_refused(folder, tmp_path):
     waiting.join()
     first.close()
     other.close()
+
+
+@pytest.mark.parametrize("address", ["tcp:127.0.0.1:1", "unix:nobody", "tcp:no host:1", "udp:here"])
+def test_where_nobody_listens(address):
+    links = SocketLinks(1, 2, TOKEN, "unix")
+    with pytest.raises(PartitionFailed, match="part 1 cannot connect to part 0: "):
+        links.meet([address, links.address])
+    links.close()
+
+
+def test_the_certificates_of_dask_serve():
+    from distributed import Security
+
+    security = Security.temporary()
+    tls = Tls(
+        security.get_listen_args("worker")["ssl_context"],
+        security.get_connection_args("worker")["ssl_context"],
+    )
+    links = [SocketLinks(rank, 2, TOKEN, "tcp:127.0.0.1", tls=tls) for rank in range(2)]
+    together(links, lambda rank: links[rank].meet([one.address for one in links]))
+    for one in links:
+        assert isinstance(one._wires[1 - one.rank].stream, ssl.SSLSocket)
+        one.close()
 
 
 def test_arguments_that_are_refused():

@@ -10,6 +10,7 @@ four axes and a limited size, or it is refused.
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ class Frame:
             )
         return cls(number, place, array.dtype, array.shape)
 
-    @property
+    @functools.cached_property
     def nbytes(self) -> int:
         if self.place is Place.NOWHERE:
             return 0

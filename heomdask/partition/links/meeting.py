@@ -75,6 +75,7 @@ class Connection:
 
 
 Steps = Generator[int, None, Connection]  # yields what poll is to wait for
+Place = bytes | tuple[Any, ...]
 
 
 def listen(where: str) -> tuple[socket.socket, str]:
@@ -150,9 +151,14 @@ class _Meeting:
 
     def connect(self, other: int, address: str, channel: int, until: float) -> None:
         """Begin to connect to another part."""
-        tcp = address.startswith("tcp:")
-        stream = socket.socket(_family(address) if tcp else socket.AF_UNIX)
-        self._begin(stream, _connect(self._me, stream, other, address, channel), until, other)
+        try:
+            family, place = _find(address)
+        except (OSError, ValueError) as error:
+            raise self._unreached(other, error) from error
+        stream = socket.socket(family)
+        stream.setblocking(False)
+        steps = _connect(self._me, stream, other, channel, address, place)
+        self._begin(stream, steps, until, other)
 
     def step(self, until: float) -> None:
         """Wait until something happens, and let it."""
@@ -189,12 +195,11 @@ class _Meeting:
             visitor, _ = self._listener.accept()
         except OSError:  # it has gone again
             return
-        secret = self._listener.family != socket.AF_UNIX
+        visitor.setblocking(False)
         until = time.monotonic() + GREETING
-        self._begin(visitor, _receive(self._me, visitor, secret), until, None)
+        self._begin(visitor, _receive(self._me, visitor), until, None)
 
     def _begin(self, stream: socket.socket, steps: Steps, until: float, other: int | None) -> None:
-        stream.setblocking(False)
         talk = _Talk(stream.fileno(), steps, until, other)
         self._talks[talk.number] = talk
         self._advance(talk)
@@ -211,23 +216,38 @@ class _Meeting:
                 self.met[new.rank, new.channel] = new
         except (OSError, EOFError, ValueError) as error:
             if talk.other is not None:
-                why = str(error) or "it hung up"
-                raise PartitionFailed(
-                    f"part {self._me.rank} cannot connect to part {talk.other}: {why}"
-                ) from error
+                raise self._unreached(talk.other, error) from error
         del self._talks[talk.number]
 
+    def _unreached(self, other: int, error: Exception) -> PartitionFailed:
+        why = str(error) or "it hung up"
+        return PartitionFailed(f"part {self._me.rank} cannot connect to part {other}: {why}")
 
-def _connect(me: Member, stream: socket.socket, other: int, address: str, channel: int) -> Steps:
+
+def _find(address: str) -> tuple[int, Place]:
+    """The family of sockets that reaches an address, and what to give to `connect`."""
+    kind, _, name = address.partition(":")
+    if kind in ("unix", "memory"):
+        return socket.AF_UNIX, b"\0" + name.encode()
+    if kind != "tcp":
+        raise ValueError(f"no address of a part: {address!r}")
+    host, _, port = name.rpartition(":")
+    found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
+    return found[0], found[4]
+
+
+def _connect(
+    me: Member, stream: socket.socket, other: int, channel: int, address: str, place: Place
+) -> Steps:
     """Connect to another part, and prove to each other that both know the token."""
     try:
-        yield from _reach(stream, address)
-        if me.tls is not None and address.startswith("tcp:"):
-            host = address.split(":", 1)[1].rpartition(":")[0]
-            stream = me.tls.client.wrap_socket(
-                stream, server_hostname=host, do_handshake_on_connect=False
-            )
-            yield from _shake_hands(stream)
+        while (code := stream.connect_ex(place)) not in (0, errno.EISCONN):
+            if code not in (errno.EINPROGRESS, errno.EALREADY):
+                raise OSError(code, os.strerror(code))
+            yield select.POLLOUT
+        if stream.family != socket.AF_UNIX:
+            host = address.removeprefix("tcp:").rpartition(":")[0]
+            stream = yield from _secured(me, stream, host)
         challenge = yield from _hear(stream, _RANDOM)
         shared = address.startswith("memory:")
         hello = _HELLO.pack(_MAGIC, channel, shared, me.rank, secrets.token_bytes(_RANDOM))
@@ -241,16 +261,11 @@ def _connect(me: Member, stream: socket.socket, other: int, address: str, channe
     return Connection(other, channel, shared, stream)
 
 
-def _receive(me: Member, stream: socket.socket, secret: bool) -> Steps:
+def _receive(me: Member, stream: socket.socket) -> Steps:
     """Let a visitor prove that it is a part of this group."""
     try:
-        if secret:
-            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if me.tls is not None:
-                stream = me.tls.server.wrap_socket(
-                    stream, server_side=True, do_handshake_on_connect=False
-                )
-                yield from _shake_hands(stream)
+        if stream.family != socket.AF_UNIX:
+            stream = yield from _secured(me, stream, None)
         challenge = secrets.token_bytes(_RANDOM)
         yield from _say(stream, challenge)
         heard = yield from _hear(stream, _HELLO.size + _RANDOM)
@@ -267,30 +282,29 @@ def _receive(me: Member, stream: socket.socket, secret: bool) -> Steps:
     return Connection(rank, channel, bool(shared), stream)
 
 
-def _reach(stream: socket.socket, address: str) -> Generator[int, None, None]:
-    """Connect a socket."""
-    kind, _, place = address.partition(":")
-    where: bytes | tuple[Any, ...] = b"\0" + place.encode()
-    if kind == "tcp":
-        host, _, port = place.rpartition(":")
-        where = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][4]
-        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    while (code := stream.connect_ex(where)) not in (0, errno.EISCONN):
-        if code not in (errno.EINPROGRESS, errno.EALREADY):
-            raise OSError(code, os.strerror(code))
-        yield select.POLLOUT
-
-
-def _shake_hands(stream: ssl.SSLSocket) -> Generator[int, None, None]:
-    while True:
-        try:
-            stream.do_handshake()
-        except ssl.SSLWantReadError:
-            yield select.POLLIN
-        except ssl.SSLWantWriteError:
-            yield select.POLLOUT
-        else:
-            return
+def _secured(
+    me: Member, stream: socket.socket, host: str | None
+) -> Generator[int, None, socket.socket]:
+    """A TCP connection, encrypted if that is wanted; `host` is None where this part listens."""
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if me.tls is None:
+        return stream
+    context = me.tls.server if host is None else me.tls.client
+    secret = context.wrap_socket(
+        stream, host is None, do_handshake_on_connect=False, server_hostname=host
+    )
+    try:
+        while True:
+            try:
+                secret.do_handshake()
+                return secret
+            except ssl.SSLWantReadError:
+                yield select.POLLIN
+            except ssl.SSLWantWriteError:
+                yield select.POLLOUT
+    except BaseException:
+        secret.close()
+        raise
 
 
 def _say(stream: socket.socket, words: bytes) -> Generator[int, None, None]:
@@ -313,8 +327,3 @@ def _hear(stream: socket.socket, size: int) -> Generator[int, None, bytes]:
             raise EOFError
         heard += piece
     return heard
-
-
-def _family(address: str) -> int:
-    """Of a TCP address."""
-    return socket.AF_INET6 if address.count(":") > 2 else socket.AF_INET
