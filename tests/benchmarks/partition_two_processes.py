@@ -5,8 +5,8 @@ docs/design/013-partition-strategy.md that is measured. Every process has a core
 thread for kernels, and makes only the rows that it owns. A step is one application of G and one
 reduction of a number, as Runge-Kutta has it; a term is one of a segment of `TERMS`.
 
-Times are of the clock on the wall. Beside them is the processor time of a step: where the two
-differ by more than the waiting, other work had the cores, and the figures say little.
+Times are milliseconds by the clock on the wall: of the quickest few calls, which count, and the
+median, and of the processor. Where these are far apart, other work had the cores.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from heomdask.preparation import prepare
 NAMES = ("fmo-14-5", "fmo-14-6", "ring-16-4")
 KINDS = ("unix", "memory", "tcp")
 TOKEN = bytes(16)
-ROUNDS, ROUND = 11, 0.1  # how often, and for how many seconds each time
+SECONDS = 2.0  # for which everything is repeated
+QUICKEST = 0.02  # of all repeats are quicker than what counts: on a busy machine, the undisturbed
 TERMS = 20
 
 
@@ -109,20 +110,18 @@ class Member:
         array = np.zeros(max(nbytes // 8, 1))
         return lambda: void(self.links.swap(dict.fromkeys(others, array)))
 
-    def rounds(self, call: Callable[[], None]) -> list[float]:
-        """Seconds of one call in every round; all parts repeat it equally often."""
-        call()
-        started = time.perf_counter()
-        call()
-        once = self.links.allreduce(np.array([time.perf_counter() - started]), "max")[0]
-        repeats, found = max(1, round(ROUND / once)), []
-        for _ in range(ROUNDS):
-            self.links.allreduce(np.ones(1), "max")
+    def times(self, call: Callable[[], None]) -> list[float]:
+        """Seconds of one call: the median of many, and the quickest few; equally many for all."""
+        for _ in range(2):
             started = time.perf_counter()
-            for _ in range(repeats):
-                call()
-            found.append((time.perf_counter() - started) / repeats)
-        return found
+            call()
+        once = self.links.allreduce(np.array([time.perf_counter() - started]), "max")[0]
+        found = np.empty(int(np.clip(SECONDS / once, 50, 5000)))
+        for k in range(len(found)):
+            started = time.perf_counter()
+            call()
+            found[k] = time.perf_counter() - started
+        return np.quantile(found, [0.5, QUICKEST]).tolist()
 
     def shares(self, repeats: int) -> dict[str, float]:
         """Seconds of a step by what they went to."""
@@ -141,14 +140,13 @@ class Member:
         sent = sum(len(s) for s in self.compiled.sends.values()) * self.compiled.dtype.itemsize
         found: dict[str, object] = {
             "sent": sent,
-            "step": self.rounds(self.step),
-            "term": [seconds / TERMS for seconds in self.rounds(self.segment)],
-            "ping": self.rounds(self.exchange(8)),
-            "message": self.rounds(self.exchange(sent)),
+            "step": self.times(self.step),
+            "term": [seconds / TERMS for seconds in self.times(self.segment)],
+            "ping": self.times(self.exchange(8)),
+            "message": self.times(self.exchange(sent)),
         }
-        repeats = max(10, round(2.0 / float(np.median(found["step"]))))
-        self.links.allreduce(np.ones(1), "max")
-        repeats = int(self.links.allreduce(np.array([repeats]), "max")[0])
+        repeats = np.array([max(10.0, SECONDS // found["step"][0])])
+        repeats = int(self.links.allreduce(repeats, "max")[0])
         return found | {"shares": self.shares(repeats)}
 
 
@@ -184,11 +182,15 @@ def group(name: str, kind: str, size: int) -> list[dict[str, object]]:
 
 
 def quickest(found: list[dict[str, object]], what: str) -> float:
-    """The median round of the slowest part."""
-    return max(float(np.median(one[what])) for one in found)
+    """Of the slowest part, what took how long where nothing disturbed it."""
+    return max(one[what][1] for one in found)
 
 
-def predicted(structure: Structure, alone: float, found: list[dict[str, object]]) -> str:
+def median(found: list[dict[str, object]], what: str) -> float:
+    return max(one[what][0] for one in found)
+
+
+def predicted(structure: Structure, alone: float, found: list[dict[str, object]]) -> list[str]:
     """Speed-ups of the model with constants that were measured here: apart, and overlapped."""
     nbytes = max(one["sent"] for one in found)
     latency = quickest(found, "ping")
@@ -200,30 +202,35 @@ def predicted(structure: Structure, alone: float, found: list[dict[str, object]]
     structure.ns = alone / structure.numbering.n_ado * 1e9
     apart, overlapped = speedups(structure.count(Lexicographic, 2), structure, machine)
     constants = f"{latency * 1e6:.0f} µs, {machine.bandwidth / 1e9:.1f}, {machine.copy / 1e9:.1f}"
-    return f"{constants} | {apart:.2f}, {overlapped:.2f}"
+    return [constants, f"{apart:.2f}, {overlapped:.2f}"]
 
 
 def main(names: list[str]) -> None:
-    print(f"load {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {ROUNDS} rounds of {ROUND} s")
-    print("| case | links | step, term (ms) | processor (ms) | waiting | copies | speed-up | "
-          "latency, GB/s of links, of copies | model: apart, overlapped |")  # fmt: skip
+    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
+    print("| case | links | step: quickest, median, processor | term: quickest, median | waiting, "
+          "copies | speed-up of a step, of a term | latency, GB/s of links, of copies | "
+          "model: apart, overlapped |")  # fmt: skip
     for name in names:
         structure = Structure(name)
         runs = {"alone": group(name, "unix", 1)} | {kind: group(name, kind, 2) for kind in KINDS}
         alone = {what: quickest(runs["alone"], what) for what in ("step", "term")}
         for kind, found in runs.items():
-            step, term = (quickest(found, what) for what in ("step", "term"))
-            shares = {key: max(one["shares"][key] for one in found) for key in found[0]["shares"]}
-            wall = shares["wall"]
-            speed = f"{alone['step'] / step:.2f}, {alone['term'] / term:.2f}"
-            model = " | " if kind == "alone" else predicted(structure, alone["step"], found)
-            print(
-                f"| {name} | {kind} | {step * 1e3:.2f}, {term * 1e3:.2f} | "
-                f"{shares['cpu'] * 1e3:.2f} of {wall * 1e3:.2f} | {shares['waiting'] / wall:.0%} | "
-                f"{shares['copies'] / wall:.0%} | {speed} | {model} |",
-                flush=True,
-            )
-        print(f"load {os.getloadavg()[0]:.2f}", flush=True)
+            line = [name, kind, *own_figures(found)]
+            speed = [alone[what] / quickest(found, what) for what in ("step", "term")]
+            line += [", ".join(f"{s:.2f}" for s in speed)]
+            line += ["", ""] if kind == "alone" else predicted(structure, alone["step"], found)
+            print(f"| {' | '.join(line)} |", flush=True)
+        print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+
+
+def own_figures(found: list[dict[str, object]]) -> list[str]:
+    """Milliseconds, and shares of a step, of the part that took longest."""
+    step, term = ([quickest(found, w), median(found, w)] for w in ("step", "term"))
+    shares = {key: max(one["shares"][key] for one in found) for key in found[0]["shares"]}
+    step.append(shares["cpu"])
+    cells = [", ".join(f"{1e3 * t:.2f}" for t in times) for times in (step, term)]
+    part = [shares[what] / shares["wall"] for what in ("waiting", "copies")]
+    return [*cells, ", ".join(f"{share:.0%}" for share in part)]
 
 
 if __name__ == "__main__":

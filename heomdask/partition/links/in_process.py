@@ -2,7 +2,7 @@
 
 Takes: a number of parts.
 Gives: `in_process`, their links; `together`, which runs one function on all of them.
-Next file: `partition/backend.py`, a backend on such links.
+Next file: `partition/links/frames.py`, messages to other processes as bytes.
 """
 
 from __future__ import annotations
