@@ -14,6 +14,7 @@ from heomdask.errors import PartitionFailed
 from heomdask.partition.links.sockets import SocketLinks
 
 PATIENCE = {signal.SIGKILL: 30.0, signal.SIGSTOP: 0.8}
+NOTICED = 5.0  # seconds in which others know, on a machine with much else to do
 VICTIM = 1  # it is connected to by the part above, and connects to the one below
 
 
@@ -32,6 +33,25 @@ class Survivor(threading.Thread):
         except PartitionFailed as error:
             self.reason = str(error)
         self.ended = time.monotonic()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_cannot_meet_one_part_is_seen_to_go_by_the_others(kind, folder):
+    links = {rank: make(kind, rank, 3, 30.0, folder) for rank in (0, 2)}
+    addresses = [address(kind, links[0]), "unix:nobody", address(kind, links[2])]
+    survivors = [Survivor(one, addresses, "reduce") for one in links.values()]
+    started = time.monotonic()
+    survivors[1].start()
+    time.sleep(0.1)
+    survivors[0].start()
+    for one in survivors:
+        one.join(60)
+        one.links.close()
+    assert [one.reason[:31] for one in survivors] == [
+        "part 2 went away",
+        "part 2 cannot connect to part 1",
+    ]
+    assert max(one.ended for one in survivors) - started < NOTICED
 
 
 @pytest.mark.parametrize("how", PATIENCE, ids=lambda how: how.name)
@@ -59,6 +79,6 @@ def test_a_part_vanishes(kind, phase, how, folder):
             one.close()
     for one in survivors:
         assert one.reason
-        assert one.ended - gone < 1 + (patience if how is signal.SIGSTOP else 0)
+        assert one.ended - gone < NOTICED + (patience if how is signal.SIGSTOP else 0)
     told = " ".join(one.reason for one in survivors)
     assert any(word in told for word in ("part 1", "part 2 went away")), told

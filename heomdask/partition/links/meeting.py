@@ -15,6 +15,7 @@ pass through shared memory. Of two parts the one of higher rank connects, so its
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hmac
 import os
@@ -34,6 +35,7 @@ from heomdask.partition.links.wire import BLOCKED
 
 SHORTEST_TOKEN = 16  # bytes
 GREETING = 5.0  # seconds that a visitor may take to prove that it belongs here
+PARTING = 1.0  # seconds that a part which fails takes to introduce itself before it goes
 VISITORS = 64  # who may be at that at once; others wait
 
 _HELLO = struct.Struct("<4sBBH32s")  # magic, channel, whether memory is shared, rank, random bytes
@@ -102,7 +104,7 @@ def meet(
     me: Member, listener: socket.socket, addresses: Sequence[str], alarm: Alarm, patience: float
 ) -> list[Connection]:
     """Two connections to every other part."""
-    meeting = _Meeting(me, listener, alarm)
+    meeting = _Meeting(me, listener)
     until = time.monotonic() + patience
     try:
         for other in range(me.rank):
@@ -115,8 +117,9 @@ def meet(
                 raise PartitionFailed(
                     f"part {me.rank} did not meet part {names} within {patience:g} s"
                 )
-            meeting.step(until)
+            meeting.step(until, alarm)
     except BaseException:
+        meeting.part()
         for connection in meeting.met.values():
             connection.stream.close()
         raise
@@ -139,8 +142,8 @@ class _Talk:
 class _Meeting:
     """All talks of a part, and what came of them."""
 
-    def __init__(self, me: Member, listener: socket.socket, alarm: Alarm) -> None:
-        self._me, self._listener, self._alarm = me, listener, alarm
+    def __init__(self, me: Member, listener: socket.socket) -> None:
+        self._me, self._listener = me, listener
         self._talks: dict[int, _Talk] = {}
         self.met: dict[tuple[int, int], Connection] = {}
 
@@ -160,15 +163,16 @@ class _Meeting:
         steps = _connect(self._me, stream, other, channel, address, place)
         self._begin(stream, steps, until, other)
 
-    def step(self, until: float) -> None:
-        """Wait until something happens, and let it."""
-        poll = select.poll()
-        poll.register(self._alarm, select.POLLIN)
+    def step(self, until: float, alarm: Alarm | None = None) -> None:
+        """Wait until something happens, and let it; without an alarm, others may leave."""
+        poll, partners = select.poll(), {}
+        if alarm is not None:
+            poll.register(alarm, select.POLLIN)
+            partners = {new.stream.fileno(): new.rank for new in self.met.values()}
         if sum(talk.other is None for talk in self._talks.values()) < VISITORS:
             poll.register(self._listener, select.POLLIN)
         for talk in self._talks.values():
             poll.register(talk.number, talk.waits)
-        partners = {new.stream.fileno(): new.rank for new in self.met.values()}
         for number in partners:
             poll.register(number, select.POLLRDHUP)
         first = min([until, *(talk.until for talk in self._talks.values())])
@@ -183,6 +187,13 @@ class _Meeting:
             if talk.until < time.monotonic():
                 talk.steps.close()
                 del self._talks[talk.number]
+
+    def part(self) -> None:
+        """Let those whom this part connects to know it, so that they see it go."""
+        until = time.monotonic() + PARTING
+        while time.monotonic() < until and {t.other for t in self._talks.values()} - {None}:
+            with contextlib.suppress(PartitionFailed):
+                self.step(until)
 
     def end(self) -> None:
         """Nobody may come any more."""
@@ -216,6 +227,7 @@ class _Meeting:
                 self.met[new.rank, new.channel] = new
         except (OSError, EOFError, ValueError) as error:
             if talk.other is not None:
+                del self._talks[talk.number]
                 raise self._unreached(talk.other, error) from error
         del self._talks[talk.number]
 
