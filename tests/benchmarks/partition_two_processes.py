@@ -6,7 +6,8 @@ thread for kernels, and makes only the rows that it owns. A step is one applicat
 reduction of a number, as Runge-Kutta has it; a term is one of a segment of `TERMS`.
 
 Times are milliseconds by the clock on the wall: of the quickest few calls, which count, and the
-median, and of the processor. Where these are far apart, other work had the cores.
+median, and of the processor. Where these are far apart, other work had the cores; then only the
+processor time of what a step is made of says something, each piece timed by itself.
 """
 
 from __future__ import annotations
@@ -123,6 +124,29 @@ class Member:
             found[k] = time.perf_counter() - started
         return np.quantile(found, [0.5, QUICKEST]).tolist()
 
+    def pieces(self) -> list[float]:
+        """Processor time of interior, boundary, packing and unpacking, each by itself."""
+        part, local, own = self.compiled.plan, self.local, self.compiled.local
+        calls: list[Callable[[], object]] = [
+            lambda rows=rows: local.apply(own, self.x, self.out, rows=rows)
+            for rows in ((0, part.n_interior), (part.n_interior, part.n_rows))
+        ]
+        for sent, received in zip(
+            self.compiled.sends.values(), self.compiled.receives.values(), strict=True
+        ):
+            buffer = np.zeros((len(received), 1), self.compiled.dtype)
+            calls.append(lambda sent=sent: local.pack(own, self.x, sent))
+            calls.append(lambda to=received, b=buffer: local.unpack(own, b, to, self.x))
+        found = []
+        for call in calls:
+            seconds = np.empty(60)
+            for k in range(len(seconds)):
+                started = time.thread_time()
+                call()
+                seconds[k] = time.thread_time() - started
+            found.append(float(np.quantile(seconds, 0.1)))
+        return found
+
     def shares(self, repeats: int) -> dict[str, float]:
         """Seconds of a step by what they went to."""
         clock, local = Clock(), self.local
@@ -140,6 +164,7 @@ class Member:
         sent = sum(len(s) for s in self.compiled.sends.values()) * self.compiled.dtype.itemsize
         found: dict[str, object] = {
             "sent": sent,
+            "pieces": self.pieces(),
             "step": self.times(self.step),
             "term": [seconds / TERMS for seconds in self.times(self.segment)],
             "ping": self.times(self.exchange(8)),
@@ -207,9 +232,11 @@ def predicted(structure: Structure, alone: float, found: list[dict[str, object]]
 
 def main(names: list[str]) -> None:
     print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
-    print("| case | links | step: quickest, median, processor | term: quickest, median | waiting, "
-          "copies | speed-up of a step, of a term | latency, GB/s of links, of copies | "
-          "model: apart, overlapped |")  # fmt: skip
+    print(
+        "| case | links | interior, boundary, pack, unpack | step: quickest, median, processor | "
+        "term: quickest, median | waiting, copies | speed-up of a step, of a term | "
+        "latency, GB/s of links, of copies | model: apart, overlapped |"
+    )
     for name in names:
         structure = Structure(name)
         runs = {"alone": group(name, "unix", 1)} | {kind: group(name, kind, 2) for kind in KINDS}
@@ -228,7 +255,8 @@ def own_figures(found: list[dict[str, object]]) -> list[str]:
     step, term = ([quickest(found, w), median(found, w)] for w in ("step", "term"))
     shares = {key: max(one["shares"][key] for one in found) for key in found[0]["shares"]}
     step.append(shares["cpu"])
-    cells = [", ".join(f"{1e3 * t:.2f}" for t in times) for times in (step, term)]
+    pieces = np.max([one["pieces"] for one in found], axis=0)
+    cells = [", ".join(f"{1e3 * t:.2f}" for t in times) for times in (pieces, step, term)]
     part = [shares[what] / shares["wall"] for what in ("waiting", "copies")]
     return [*cells, ", ".join(f"{share:.0%}" for share in part)]
 
