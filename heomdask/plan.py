@@ -128,6 +128,22 @@ class Pattern:
         return h.digest()
 
 
+def random_ados(seed: int, ados: NDArray[np.int64], d: int, n_whole: int) -> NDArray[np.float64]:
+    """Numbers between -1 and 1 for some of `n_whole` ADOs, (n, d, d).
+
+    A number depends on the seed, its ADO and its place there, and on nothing else (SplitMix64). ADO
+    0 counts as much as all others together.
+    """
+    places = (np.asarray(ados)[:, None] * d**2 + np.arange(1, d**2 + 1)).astype(np.uint64)
+    z = places * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    numbers = ((z >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0).reshape(-1, d, d)
+    numbers[np.asarray(ados) == 0] *= np.sqrt(n_whole)
+    return numbers
+
+
 def structure_of(array: AnyArray) -> Structure:
     """The common structure of a stack (M, d, d) of operators: what a backend may exploit."""
     filled = np.any(array != 0, axis=0)
@@ -367,44 +383,8 @@ class Plan:
         return tuple(terms)
 
     def random_state(self, seed: int) -> NDArray[np.float64]:
-        """Normal random numbers (n_cols, d, d), half of their square norm in the first ADO."""
-        host = np.random.default_rng(seed).standard_normal((self.n_cols, self.d, self.d))
-        host[0] *= np.linalg.norm(host) / np.linalg.norm(host[0])
-        return host
-
-    def rows(self, index: NDArray[np.int64]) -> tuple[Plan, NDArray[np.int64], int]:
-        """The part that writes the ADOs `index`.
-
-        Returns
-        -------
-        plan : rows are interior, then boundary (those that read an ADO not in `index`).
-        columns : the ADO of each column: the rows in their order, then the halo, ascending.
-        n_interior : how many rows read nothing of the halo.
-        """
-        index = np.unique(np.asarray(index, dtype=np.int64))
-        owned = np.zeros(self.n_cols, dtype=bool)
-        owned[index] = True
-        mine = np.zeros(self.n_rows, dtype=bool)
-        mine[index] = True
-        boundary = np.zeros(self.n_rows, dtype=bool)
-        halo = np.zeros(self.n_cols, dtype=bool)
-        for p in self.patterns:
-            if not p.is_identity:
-                r, c, _ = p.entries()
-                away = mine[r] & ~owned[c]
-                boundary[r[away]] = True
-                halo[c[away]] = True
-        rows = np.concatenate([index[~boundary[index]], index[boundary[index]]])
-        columns = np.concatenate([rows, np.flatnonzero(halo)])
-        column_of = np.full(self.n_cols, -1, dtype=np.int64)
-        column_of[columns] = np.arange(len(columns))
-        part = dataclasses.replace(
-            self,
-            n_rows=len(rows),
-            n_cols=len(columns),
-            patterns=tuple(p.restrict(rows, column_of, len(columns)) for p in self.patterns),
-        )
-        return part, columns, int(np.count_nonzero(~boundary[index]))
+        """Random numbers (n_cols, d, d), about half of their square norm in the first ADO."""
+        return random_ados(seed, np.arange(self.n_cols), self.d, self.n_cols)
 
     def to_sparse(
         self,

@@ -45,7 +45,7 @@ def asked(part: Part, wanted: Selection) -> Ints:
 
 def answer(part: Part, request: Ints) -> Selection:
     """The elements that another part asked this one for, by own row."""
-    ado, row, col = request
+    ado, row, col = np.array(request)
     own = part.find(ado)
     if np.any(own < 0):
         raise ValueError("a part was asked for ADOs that it does not own")

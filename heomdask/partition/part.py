@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 from heomdask.hierarchy.numbering import Ints
 from heomdask.hierarchy.section import Section
 from heomdask.partition.split import Split
-from heomdask.plan import Pattern, Plan
-
-DRAWN = 2**20  # random numbers that are held at once
+from heomdask.plan import Pattern, Plan, random_ados
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,26 +66,8 @@ class Part(Plan):
         )
 
     def random_state(self, seed: int) -> NDArray[np.float64]:
-        """The numbers that `Plan.random_state` of the whole has in the own rows; 0 in the halo.
-
-        All are drawn, some at a time.
-        """
-        rng, square = np.random.default_rng(seed), 0.0
-        own, order = self.columns[: self.n_rows], self._order
-        ascending = own[order]
-        host = np.zeros((self.n_cols, self.d, self.d))
-        first = 0.0
-        step = max(1, DRAWN // self.d**2)
-        for start in range(0, self.n_whole, step):
-            stop = min(start + step, self.n_whole)
-            drawn = rng.standard_normal((stop - start, self.d, self.d))
-            if start == 0:
-                first = float(np.linalg.norm(drawn[0]))
-            square += float(np.linalg.norm(drawn)) ** 2
-            low, high = np.searchsorted(ascending, [start, stop])
-            host[order[low:high]] = drawn[ascending[low:high] - start]
-        host[: self.n_rows][own == 0] *= np.sqrt(square) / first
-        return host
+        """The numbers that `Plan.random_state` of the whole has in these columns."""
+        return random_ados(seed, self.columns, self.d, self.n_whole)
 
     def find(self, ados: Ints) -> Ints:
         """The own rows that hold these ADOs of the whole; -1 for those of other parts."""

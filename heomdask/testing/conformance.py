@@ -23,6 +23,7 @@ from heomdask.backends.traits import (
     APPLY_TOLERANCE,
     Selection,
 )
+from heomdask.partition.part import part_of
 from heomdask.plan import AnyArray, Plan
 from heomdask.testing.hooks import Hooks
 from heomdask.testing.local_solves import LocalSolveConformance, PartSolveConformance
@@ -369,7 +370,8 @@ class PartConformance(PartSolveConformance):
         whole = case.plan()
         x, scalars = case.state(whole), case.scalars(whole)
         want, size = image(whole, x, scalars)
-        part, columns, interior = whole.rows(np.arange(0, whole.n_rows, 2))
+        part = part_of(whole, np.arange(whole.n_rows) % 2, 0)
+        columns, interior = part.columns, part.n_interior
         be, compiled = self.ready(part)
         poisoned = x[columns].copy()
         poisoned[part.n_rows :] = 1e30

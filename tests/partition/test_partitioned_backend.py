@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from links_support import KINDS, group
 from solver_problems import SX, first_state, plan_of, same_shape, spin_boson, stiff, trimer
 
 from heomdask.backends.native import NativeBackend
@@ -96,9 +97,9 @@ RUNS = {
 }  # fmt: skip
 
 
-def run_parts(make, plan: Plan, owner: np.ndarray, parts: int, run):
+def run_parts(make, plan: Plan, owner: np.ndarray, parts: int, run, links=None):
     """``run(backend, compiled, start)`` on every part, each its own solver."""
-    links = in_process(parts)
+    links = links or in_process(parts)
 
     def on(rank: int):
         backend = PartitionedBackend(make(), links[rank])
@@ -130,6 +131,20 @@ def test_trajectories_are_those_of_one_backend(name, parts, make):
         assert [s["applications"] for s in got.stats] == [s["applications"] for s in want.stats]
         assert np.max(np.abs(got.probed - want.probed)) < 1e-12
         assert np.array_equal(got.probed, every[0].probed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trajectories_are_the_same_whatever_lies_between_the_parts(kind, folder):
+    plan, times, how = RUNS["members"]
+    probe, owner = Selection.whole([0], plan.d), np.arange(plan.n_rows) % 3
+
+    def run(backend, compiled, start):
+        return propagate(backend, compiled, start, times, probe, tol=1e-8, **how).probed
+
+    want = run_parts(NativeBackend, plan, owner, 3, run)
+    with group(kind, 3, folder) as links:
+        for got in run_parts(NativeBackend, plan, owner, 3, run, links):
+            assert np.array_equal(got, want[0])
 
 
 @pytest.mark.parametrize("owner", [[0] * 20, [2] * 20, list(range(20)), [3] * 19 + [0]], ids=str)

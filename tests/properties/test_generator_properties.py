@@ -9,6 +9,7 @@ from heomdask.generator.build import ado_scale, build_plan, named_power, structu
 from heomdask.generator.real_form import pack, unpack
 from heomdask.hierarchy.index_set import index_set
 from heomdask.hierarchy.truncation import Depth
+from heomdask.partition.part import part_of
 from heomdask.testing.reference import dense_generator, simplex
 from heomdask.testing.strategies import shapes
 
@@ -156,7 +157,8 @@ def test_rows_of_a_part_give_the_uncut_result(shape, data):
     index = np.array(
         data.draw(st.lists(st.integers(0, ados.n_ado - 1), min_size=1, max_size=ados.n_ado))
     )
-    part, columns, n_interior = plan.rows(index)
+    part = part_of(plan, np.isin(np.arange(ados.n_ado), index).astype(int), 1)
+    columns, n_interior = part.columns, part.n_interior
     d2 = plan.d**2
     assert part.n_rows == len(np.unique(index))
     assert sorted(columns[: part.n_rows]) == np.unique(index).tolist()

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from heomdask.partition.part import part_of
 from heomdask.plan import Operator, Pattern, Plan, Shift, Term, structure_of
 from heomdask.testing.random_plans import CASES, random_plan
 
@@ -136,8 +137,8 @@ def test_what_acts_on_every_ado_alike(case):
 def test_parts_of_random_plans(case):
     plan = case.plan()
     scalars = case.scalars(plan)
-    index = np.arange(0, plan.n_rows, 2)
-    part, columns, n_interior = plan.rows(index)
+    part = part_of(plan, np.arange(plan.n_rows) % 2, 0)
+    columns, n_interior = part.columns, part.n_interior
     d2 = plan.d**2
     whole = plan.to_sparse(0, scalars).toarray().reshape(plan.n_rows, d2, plan.n_cols, d2)
     found = part.to_sparse(0, scalars).toarray().reshape(part.n_rows, d2, part.n_cols, d2)

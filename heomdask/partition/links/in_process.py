@@ -2,7 +2,7 @@
 
 Takes: a number of parts.
 Gives: `in_process`, their links; `together`, which runs one function on all of them.
-Next file: `partition/backend.py`, a backend on such links.
+Next file: `partition/links/frames.py`, messages to other processes as bytes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import TypeVar
 import numpy as np
 
 from heomdask.errors import PartitionFailed
-from heomdask.partition.links.protocol import Exchange, Links
+from heomdask.partition.links.protocol import PATIENCE, Exchange, Links
 from heomdask.plan import AnyArray
 
 T = TypeVar("T")
-PATIENCE = 60.0  # seconds without a word of another part
 
 
 class _Group:
     """A box for every pair of parts, and the reason for which all of them ended."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, patience: float) -> None:
+        self.patience = patience
         pairs = [(source, target) for source in range(size) for target in range(size)]
         self.boxes: dict[tuple[int, int], SimpleQueue[tuple[int, AnyArray] | None]]
         self.boxes = {pair: SimpleQueue() for pair in pairs}
@@ -59,19 +59,21 @@ class InProcess(Links):
             box.put(None)
 
     def close(self) -> None:
-        self.abort("its links were closed")
+        for target in range(self.size):
+            self._group.boxes[self.rank, target].put(None)
 
     def _receive(self, source: int, number: int) -> AnyArray:
         self._check()
         try:
-            message = self._group.boxes[source, self.rank].get(timeout=PATIENCE)
+            message = self._group.boxes[source, self.rank].get(timeout=self._group.patience)
         except Empty:
             raise PartitionFailed(
-                f"part {self.rank} heard nothing of part {source} for {PATIENCE:g} s"
+                f"part {self.rank} heard nothing of part {source} for {self._group.patience:g} s"
             ) from None
         if message is None:
+            self._group.boxes[source, self.rank].put(None)  # for the next who asks
             self._check()
-            raise PartitionFailed("the parts ended")
+            raise PartitionFailed(f"part {source} closed its links")
         if message[0] != number:
             raise PartitionFailed(
                 f"part {self.rank} is at exchange {number}, part {source} at {message[0]}"
@@ -83,9 +85,9 @@ class InProcess(Links):
             raise PartitionFailed(self._group.failure)
 
 
-def in_process(size: int) -> list[InProcess]:
+def in_process(size: int, patience: float = PATIENCE) -> list[InProcess]:
     """The links of `size` parts that are threads of this process."""
-    group = _Group(size)
+    group = _Group(size, patience)
     return [InProcess(group, rank, size) for rank in range(size)]
 
 

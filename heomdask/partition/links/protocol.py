@@ -19,6 +19,7 @@ import numpy as np
 
 from heomdask.plan import AnyArray
 
+PATIENCE = 60.0  # seconds in which nothing comes from a part that is waited for
 _OPERATIONS = {"sum": np.add, "max": np.maximum}
 
 
@@ -40,23 +41,29 @@ class Links(abc.ABC):
     def start(self, sends: Mapping[int, AnyArray], sources: Iterable[int]) -> Exchange:
         """Send an array to each of some parts, and expect one from each of `sources`.
 
-        Returns at once; the arrays may be overwritten afterwards. One exchange at a time.
+        Returns at once; the arrays stay as they are until `finish`. One exchange at a time.
         """
 
     @abc.abstractmethod
     def finish(self, exchange: Exchange) -> dict[int, AnyArray]:
-        """Wait for what was expected: an array from each source."""
+        """Wait for what was expected: an array from each source, to be read, until the next start.
+
+        What this part sent is then on its way.
+        """
 
     @abc.abstractmethod
     def abort(self, reason: str) -> None:
-        """Let every part's present and later calls raise `PartitionFailed`."""
+        """Let every part's present and later calls raise `PartitionFailed`; from any thread."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give back what the links hold; no call follows."""
+        """Leave, and give back what the links hold; no call follows.
+
+        Others get what was sent before. Who waits for more gets `PartitionFailed`.
+        """
 
     def swap(self, sends: Mapping[int, AnyArray]) -> dict[int, AnyArray]:
-        """Send every other part an array, and receive one of each."""
+        """Send some parts an array, and receive one of each of them."""
         return self.finish(self.start(sends, sends.keys()))
 
     def allreduce(self, array: AnyArray, operation: Literal["sum", "max"]) -> AnyArray:
