@@ -187,4 +187,4 @@ def _bounds(prepared: Sequence[Prepared], request: Request) -> Bounds | None:
     if "float32" not in backend.info.dtypes:
         return None
     refuse_if_too_large(first, len(prepared), request, backend)
-    return field_of_values(backend, backend.compile(plan))
+    return field_of_values(backend, plan)

@@ -107,7 +107,8 @@ class Run:
         """The ellipses of all members, made when the first one needs them."""
         bounds = self.record.bounds
         if bounds is None:
-            bounds = field_of_values(self.task.backend, self.task.compiled)
+            compiled = self.task.compiled
+            bounds = field_of_values(self.task.backend, compiled.plan, precision_of(compiled))
             self.record.bounds = bounds
         if self.faber is None:
             self.faber = Faber(bounds, self.task.span)
