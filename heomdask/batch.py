@@ -6,10 +6,11 @@ Next file: `ensemble/`, which does this for a whole sweep.
 
 Single precision halves the bytes and doubles the numbers in a register. A member is computed in it
 if the plan is in its real form, the tolerance is at least what the backends promise of a trajectory
-in single precision, rounding stays below the tolerance as `solvers/bounds.py` estimates it, and the
-system oscillates faster than its baths decay. That is a property of the member alone. Where the run
-then tells of anything but success, or of ADOs that grew so that rounding may have mattered after
-all, it is done again in double precision.
+in single precision, rounding stays below the tolerance as `solvers/bounds.py` estimates it, no
+coupling operator is little but a multiple of 1, and the system oscillates faster than its baths
+decay. That is a property of the member alone. Where the run then tells of anything but success, or
+of ADOs that grew so that rounding may have mattered after all, it is done again in double
+precision.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from heomdask.preparation import Prepared
 from heomdask.results.solution import BatchResult
 from heomdask.solve import Request, refuse_if_too_large, run
 from heomdask.solvers import Bounds, field_of_values, rounding
+
+LARGEST_MEAN = 100.0  # of a coupling operator in single precision, in units of the rest of it
 
 Complex = NDArray[np.complex128]
 Ints = NDArray[np.intp]
@@ -145,7 +148,7 @@ class _Batch:
         precision would need so many short segments that it is no faster.
         """
         swift = self.bounds.real <= self.bounds.imag
-        return np.asarray(swift & (self.rounding <= self.request.tol))
+        return np.asarray(swift & (self.rounding <= self.request.tol) & _centred(self.prepared))
 
     def run(self, who: Ints, precision: str, begin: float) -> BatchResult:
         """Some of the members, where `begin` is the fraction of all that is done before them."""
@@ -168,6 +171,18 @@ class _Batch:
         return np.asarray(small & [outcome is Outcome.DONE for outcome in found.outcomes])
 
 
+def _centred(prepared: Sequence[Prepared]) -> NDArray[np.bool_]:
+    """Whose coupling operators have no large mean, with which a commutator loses digits; (M,).
+
+    The field of values does not tell: the mean drops out of the commutator, its rounding does not.
+    """
+    shape = (len(prepared), len(prepared[0].expanded.baths), *prepared[0].problem.H.shape)
+    q = np.array([[q for q, _, _ in p.expanded.baths] for p in prepared]).reshape(shape)
+    mean = np.trace(q, axis1=2, axis2=3).real / shape[-1]
+    spread = np.linalg.norm(q - mean[..., None, None] * np.eye(shape[-1]), axis=(2, 3))
+    return np.asarray(np.all(np.abs(mean) <= LARGEST_MEAN * spread, axis=1))
+
+
 def _bounds(prepared: Sequence[Prepared], request: Request) -> Bounds | None:
     """The ellipses of all members, if they may decide for single precision; else None."""
     first = prepared[0]
@@ -187,4 +202,4 @@ def _bounds(prepared: Sequence[Prepared], request: Request) -> Bounds | None:
     if "float32" not in backend.info.dtypes:
         return None
     refuse_if_too_large(first, len(prepared), request, backend)
-    return field_of_values(backend, backend.compile(plan))
+    return field_of_values(backend, plan)

@@ -102,7 +102,7 @@ def steady_state(
     stored = None
     if begin is not None:
         stored = pack(begin / scale) if plan.form == "real" else begin / scale
-    found = stationary(chosen, compiled, order=_by_decay(prepared), tol=tol, guess=stored)
+    found = stationary(chosen, compiled, tol=tol, guess=stored)
     clock.append(time.perf_counter())
 
     host = chosen.fetch(compiled, found.state)[..., 0]  # 5 collect
@@ -157,14 +157,6 @@ def _refuse_if_too_large(prepared: Prepared, backend: BackendTraits) -> None:
         f"The steady state of {prepared.index_set.n_ado:,} ADOs of {d} x {d}",
         "lower `depth` or use fewer exponents; hd.evolve to a long time needs a tenth of that",
     )
-
-
-def _by_decay(prepared: Prepared) -> NDArray[np.int64]:
-    """The ADOs, those that decay most slowly first; row 0 is the first of all."""
-    rates = np.array(prepared.expanded.rates)
-    decay = rates @ prepared.index_set.columns
-    level = prepared.index_set.level
-    return np.asarray(np.lexsort((level, decay)), dtype=np.int64)
 
 
 def _collect(

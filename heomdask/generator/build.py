@@ -103,7 +103,7 @@ def _system(total: TermSum, members: Sequence[Expanded]) -> None:
     hamiltonian = Stack.of([_centred(m.hamiltonian) for m in members], _any_imag(first.hamiltonian))
     total.add_local(comm(hamiltonian, form))
     for i, (name, h1) in enumerate(first.drives):
-        drive = Stack.of([m.drives[i][1] for m in members], _any_imag(h1))
+        drive = Stack.of([_centred(m.drives[i][1]) for m in members], _any_imag(h1))
         total.add([total.within(1.0, name)], comm(drive, form))
     for i, op in enumerate(first.lindblad):
         jump = Stack.of([m.lindblad[i] for m in members], _any_imag(op))
@@ -112,7 +112,7 @@ def _system(total: TermSum, members: Sequence[Expanded]) -> None:
 
 
 def _centred(hamiltonian: Complexes) -> Complexes:
-    """H without its mean energy, which no commutator sees and every rounding error does."""
+    """A Hamiltonian without its mean, which no commutator sees and every rounding error does."""
     d = len(hamiltonian)
     centred: Complexes = hamiltonian - np.trace(hamiltonian).real / d * np.eye(d)
     return centred

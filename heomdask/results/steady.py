@@ -34,9 +34,10 @@ class SteadyState:
         or `rho0` of `hd.evolve`.
     stats : `applications` of the generator in all, and those spent on each question
         (`applications_unique`, `applications_stable`, `applications_solve`); `residual`, the norm
-        of G x; `gap`, by which the residual was judged, the smallest rate of relaxation that was
-        noticed, maybe several times too large; `rightmost`, the largest real part of an eigenvalue
-        that was found, and the residual of that pair; seconds of each step, ...
+        of G x; `gap`, by which the residual was judged: the smallest ``|G v|`` that was met of a v
+        of norm 1 and trace 0, as a rule no more than the slowest rate of relaxation; `rightmost`,
+        the largest real part of an eigenvalue that was found, and the residual of that pair;
+        seconds of each step, ...
     dims : tensor structure in QuTiP's form.
     """
 

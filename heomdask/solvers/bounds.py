@@ -1,6 +1,6 @@
 """Where the field of values of a constant generator lies, per member.
 
-Takes: a compiled plan without named scalars.
+Takes: a plan without named scalars, and the backend that is to run it.
 Gives: `Bounds`, an ellipse per member, and the `rounding` to be expected of a run;
     `fastest_rate`, read off the plan alone.
 Next file: `faber.py`, the polynomials of that ellipse.
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from heomdask.backends.traits import BackendInfo, BackendTraits, Compiled, State, precision_of
+from heomdask.backends.traits import BackendInfo, BackendTraits, Compiled, State
 from heomdask.plan import Plan, Term
 from heomdask.solvers.trajectory import Floats, Ints
 
@@ -83,18 +83,17 @@ def rounding(bounds: Bounds, span: float, precision: str) -> Floats:
     return result
 
 
-def field_of_values(backend: BackendTraits, compiled: Compiled) -> Bounds:
-    """The ellipse of every member of a compiled plan.
+def field_of_values(backend: BackendTraits, plan: Plan, precision: str = "float64") -> Bounds:
+    """The ellipse of every member of a plan.
 
     A member's ellipse does not depend on its companions: the start vector of Lanczos depends on
     the plan's shape alone.
     """
-    plan = compiled.plan
-    precision = precision_of(compiled)
-    if plan.d > LARGEST_LOCAL or not any(is_local(plan, t) for t in plan.terms):
-        return _ellipses(_lanczos(backend, compiled, precision))
+    small = plan.d <= LARGEST_LOCAL
     same, rest = (
-        dataclasses.replace(plan, terms=tuple(t for t in plan.terms if is_local(plan, t) == local))
+        dataclasses.replace(
+            plan, terms=tuple(t for t in plan.terms if (small and is_local(plan, t)) == local)
+        )
         for local in (True, False)
     )
     return _ellipses(_known(backend, rest, precision) + _local_box(same))
@@ -118,6 +117,8 @@ def _ellipses(box: Floats) -> Bounds:
 
 def _local_box(plan: Plan) -> Floats:
     """The box (4, M) of a plan whose terms are all local, exactly."""
+    if not plan.terms:
+        return np.zeros((4, plan.n_members))
     some = max(1, AT_ONCE // plan.d**4)
     if plan.n_members > some:
         parts = np.array_split(np.arange(plan.n_members), -(-plan.n_members // some))
@@ -144,14 +145,14 @@ def _known(backend: BackendTraits, plan: Plan, precision: str) -> Floats:
     if not plan.terms:
         return np.zeros((4, plan.n_members))
     if not plan.is_whole:  # other parts may have forgotten what this one knows, and all must agree
-        return _lanczos(backend, backend.compile(plan, precision), precision)
+        return _lanczos(backend, plan, precision)
     keys = [(backend.info, precision, digest) for digest in plan.member_digests()]
     first = {key: m for m, key in reversed(list(enumerate(keys)))}
     kept = {key: _boxes.get(key) for key in first}  # another thread may empty it meanwhile
     found = {key: box for key, box in kept.items() if box is not None}
     new = sorted(m for key, m in first.items() if key not in found)
     if new:
-        boxes = _lanczos(backend, backend.compile(plan.take(new), precision), precision)
+        boxes = _lanczos(backend, plan.take(new), precision)
         found |= {keys[m]: box for m, box in zip(new, boxes.T, strict=True)}
         if len(_boxes) > MOST_KEPT:
             _boxes.clear()
@@ -159,9 +160,9 @@ def _known(backend: BackendTraits, plan: Plan, precision: str) -> Floats:
     return np.stack([found[key] for key in keys], axis=1)
 
 
-def _lanczos(backend: BackendTraits, compiled: Compiled, precision: str) -> Floats:
-    """The box (4, M) of a compiled plan, to one or two per cent."""
-    adjoint = backend.compile(compiled.plan.adjoint(), precision)
+def _lanczos(backend: BackendTraits, plan: Plan, precision: str) -> Floats:
+    """The box (4, M) of a plan, to one or two per cent."""
+    compiled, adjoint = (backend.compile(p, precision) for p in (plan, plan.adjoint()))
     low, high = _extremes(backend, compiled, adjoint, REAL_ITERATIONS, +1)
     left, right = _extremes(backend, compiled, adjoint, IMAG_ITERATIONS, -1)
     return np.stack([high - LEFT_INFLATION * (high - low), high, left, right])

@@ -199,17 +199,17 @@ class Faber:
         """As many terms as `judge` will want, if the norms go on as they went lately."""
         done = len(norms) - 1
         runs = segments.degree > done
-        k = np.arange(len(segments.weights))[:, None]
+        known, beyond = np.split(np.abs(segments.weights), [done + 1])
         with np.errstate(all="ignore"):
-            terms = np.abs(segments.weights[: done + 1]) * norms
+            terms = known * norms
             last, before = _window_max(norms, runs * done), _window_max(norms, runs * done - LOOK)
             growth = (last / before) ** (1.0 / LOOK)
             growth = np.where(growth < 1.0, np.sqrt(growth), growth)
-            ahead = np.abs(segments.weights) * (SAFETY * last) * growth ** (k - done)
-        ahead = np.where(k > done, np.nan_to_num(ahead, nan=HUGE, posinf=HUGE), 0.0)
+            ahead = beyond * (SAFETY * last) * growth ** np.arange(1, len(beyond) + 1)[:, None]
+        ahead = np.nan_to_num(ahead, nan=HUGE, posinf=HUGE)
         tail = np.add.accumulate(ahead[::-1], axis=0)[::-1]
         small = np.minimum(rate * segments.length, PAST_PEAK * np.max(terms, axis=0))
-        needed = np.maximum(np.count_nonzero(tail[done + 1 :] > small, axis=0) + done, done)
+        needed = np.count_nonzero(tail > small, axis=0) + done
         lost = ~np.isfinite(last) | (last > NORM_LIMIT * norms[0])
         lost |= (needed > MAX_DEGREE) & (last > RISING * before)
         degree = np.where(lost, done, np.minimum(needed, MAX_DEGREE))

@@ -2,7 +2,7 @@
 
 Takes: a compiled plan of one member, a shift sigma, a preconditioner.
 Gives: `Shifted`, the operator ``G - sigma`` with its count of applications, and `gmres`.
-Next file: `two_level.py`, the preconditioner.
+Next file: `fraction.py`, the preconditioner.
 
 Y. Saad and M. H. Schultz, SIAM J. Sci. Stat. Comput. 7, 856 (1986). A preconditioner M on the right
 leaves the residual what it is: ``(G - sigma) M^-1 u = b``, ``x = M^-1 u``. The basis is

@@ -15,6 +15,7 @@ eigenvalue that grows many times slower than the state itself moves may stay uns
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,9 +26,10 @@ from heomdask.plan import AnyArray
 from heomdask.solvers.gmres import Preconditioner, Shifted, cycle, orthogonalise
 
 VECTORS = (12, 16, 20, 24)  # sizes of the space at which it is judged
-INNER_TOLERANCE = 1e-2
+INNER_TOLERANCE = 3e-2
 INNER_STEPS = 30
 EXHAUSTED = 1e-8  # what is left of a new vector, relative, when there is nothing new
+ROUNDING = 1e-14  # of the squares of norms that come out of products of vectors, relative
 CERTAIN = 0.5  # residual of a Ritz pair, relative to the real part, whose sign is believed
 
 
@@ -39,10 +41,12 @@ class Rightmost:
     ----------
     value : of ``G v = value v``, trace 0, so that a stable generator has a negative real part.
     residual : ``|G v - value v|`` for a v of norm 1.
+    smallest : ``|G v|`` for the v of norm 1 in the space for which it is least.
     """
 
     value: complex
     residual: float
+    smallest: float
 
     @property
     def certain(self) -> bool:
@@ -51,8 +55,8 @@ class Rightmost:
 
     @property
     def settled(self) -> bool:
-        """Whether the sign of the real part is at least likely."""
-        return self.residual < abs(self.value.real)
+        """Whether the generator is at least likely to be stable."""
+        return self.residual < -self.value.real
 
     @property
     def unstable(self) -> bool:
@@ -67,6 +71,8 @@ def rightmost(operator: Shifted, precondition: Preconditioner, start: State) -> 
     operator : ``G - sigma``, sigma a fraction of the rates at which row 0 moves.
     start : of norm 1 and trace 0; it should contain something of everything.
     """
+    plan = operator.compiled.plan
+    dimension = plan.n_rows * plan.d**2 - (plan.d > 1)  # of the states without trace
     basis, images = [start], [_image(operator, start)]
     projected, gram = _grow(operator, basis, images, np.zeros((0, 0)), np.zeros((0, 0)))
     while True:
@@ -76,7 +82,7 @@ def rightmost(operator: Shifted, precondition: Preconditioner, start: State) -> 
         operator.sum_of(rhs, [1.0], [basis[-1]])
         cycle(operator, precondition, rhs, 1.0, w, target=INNER_TOLERANCE, restart=INNER_STEPS)
         along, left = orthogonalise(operator, basis, w)
-        ended = not left > EXHAUSTED * np.linalg.norm(along)
+        ended = size == dimension or not left > EXHAUSTED * np.linalg.norm(along)
         if not ended:
             basis.append(w)
             images.append(_image(operator, w))
@@ -118,12 +124,16 @@ def _judge(projected: AnyArray, gram: AnyArray, sigma: float) -> Rightmost:
     NaN if something was not finite.
     """
     if not np.isfinite([projected, gram]).all():
-        return Rightmost(complex("nan"), float("nan"))
+        return Rightmost(complex("nan"), float("nan"), float("nan"))
     values, vectors = np.linalg.eig(projected)
     square: NDArray[np.complex128] = np.einsum("ik,ij,jk->k", vectors.conj(), gram, vectors)
-    residuals = np.sqrt(np.maximum(square.real - np.abs(values) ** 2, 0.0))
+    size = np.abs(values) ** 2
+    residuals = np.sqrt(np.maximum(square.real - size, ROUNDING * size))
+    one = np.eye(len(gram))
+    squares = np.linalg.eigvalsh(gram + sigma * (projected + projected.conj().T + sigma * one))
+    smallest = math.sqrt(max(squares[0], ROUNDING * np.linalg.norm(gram, 2)))
     found = [
-        Rightmost(complex(value) + sigma, float(residual))
+        Rightmost(complex(value) + sigma, float(residual), smallest)
         for value, residual in zip(values, residuals, strict=True)
     ]
     return max(found, key=lambda pair: (pair.unstable, pair.value.real))

@@ -33,7 +33,7 @@ FLOOR = 10.0  # of the state: so large may a term be, whatever its rounding does
 SINGLE = 30.0  # of the state: larger terms would cost single precision too many of its digits
 FEW = 60  # applications that Taylor may still need where auto prefers it to bounds and Faber
 SMALLEST = 1e-13  # of the run: a segment that must be shorter than this has met an infinity
-AT_ONCE = 2048  # output times of all members whose coefficients are made together
+AT_ONCE = 4096  # output times of all members whose coefficients are made together
 STRIDE = 64  # terms after which a segment may change its degree
 SCOUT = 3  # applications that guess the size of G
 
@@ -107,7 +107,8 @@ class Run:
         """The ellipses of all members, made when the first one needs them."""
         bounds = self.record.bounds
         if bounds is None:
-            bounds = field_of_values(self.task.backend, self.task.compiled)
+            compiled = self.task.compiled
+            bounds = field_of_values(self.task.backend, compiled.plan, precision_of(compiled))
             self.record.bounds = bounds
         if self.faber is None:
             self.faber = Faber(bounds, self.task.span)

@@ -1,6 +1,6 @@
 """Stationary states: ``G x = 0`` with trace 1, known to be the only one, and stable.
 
-Takes: a backend, a compiled plan of one member, rows in the order of their importance.
+Takes: a backend, a compiled plan of one member.
 Gives: `stationary`, and `STATES`, the state vectors that it holds at once.
 Next file: `results/steady.py`, what a user sees.
 
@@ -11,7 +11,7 @@ asked, each of one random state of trace 0 that has something of everything:
 1. *Is it unique?* GMRES on ``G y = 0`` makes y small unless there is another stationary state,
    which it leaves alone. What remains at the end is the slowest part of y, and ``|G y| / |y|``
    then estimates the smallest singular value of G there, the `gap`.
-2. *Is it stable?* See `modes.py`.
+2. *Is it stable?* See `modes.py`, whose space knows of a smaller ``|G v|`` as a rule.
 3. *How far must the residual go?* The error of x is at most ``|G x| / gap``: so a tolerance on
    the state becomes one on the residual, however slowly the system relaxes.
 """
@@ -23,17 +23,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heomdask.backends.traits import BackendTraits, Compiled, State
 from heomdask.errors import InputError
 from heomdask.outcome import Outcome
 from heomdask.plan import AnyArray
+from heomdask.solvers.fraction import Fraction, levels_of
 from heomdask.solvers.gmres import RESTART, Shifted, gmres
 from heomdask.solvers.modes import INNER_STEPS, VECTORS, Rightmost, rightmost
-from heomdask.solvers.two_level import Parts, TwoLevel
 
-COARSE_UNKNOWNS = 500  # solved together: a dense matrix of that size, at least row 0
+BLOCK_STATES = 50  # numbers of the blocks of the preconditioner, in states of the hierarchy, but
+MOST_NUMBERS = 2**24  # no more than these
 MOST_APPLICATIONS = 2000  # for each of the questions
 NEAR = 1e-6  # sigma of the preconditioner, of the rate of G: keeps its blocks from being singular
 SHIFT = 0.1  # sigma of the eigenvalues, of the rate at which row 0 moves
@@ -42,7 +42,8 @@ NULL = 1e-12  # of the rate of G: a gap below is none
 DECAYED = 1e-4  # a random state that has become so small had no stationary part
 REDUCTION = 1e-2  # of the residual, between two estimates of the gap
 SEED = 20240301
-STATES = 7 + max(RESTART, 2 * VECTORS[-1] + INNER_STEPS)  # held at once: the larger of two spaces
+VECTOR_STATES = 7 + max(RESTART, 2 * VECTORS[-1] + INNER_STEPS)  # the larger of two spaces
+STATES = VECTOR_STATES + 3 * BLOCK_STATES // 2  # held at once; links take half as much as blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,6 @@ def stationary(
     backend: BackendTraits,
     compiled: Compiled,
     *,
-    order: NDArray[np.int64],
     tol: float,
     guess: AnyArray | None = None,
 ) -> Stationary:
@@ -76,8 +76,6 @@ def stationary(
 
     Parameters
     ----------
-    order : (n_rows,), row 0 first: as many of them as make `COARSE_UNKNOWNS` unknowns are solved
-        together by the preconditioner. Those that move most slowly should come first.
     tol : bound on the error of every element of the state, absolute (the trace is 1).
     guess : (n_rows, d, d), where to start, of any trace but 0; default: the unit matrix in row 0.
     """
@@ -97,22 +95,21 @@ def stationary(
         alone = plan.n_cols * plan.d**2 == 1
         outcome = Outcome.DONE if alone else Outcome.NOT_UNIQUE
         return Stationary(x, outcome, {"applications": generator.applications})
-    parts = Parts.of(plan, order[: max(1, COARSE_UNKNOWNS // plan.d**2)])
-    near = TwoLevel(dataclasses.replace(generator, sigma=NEAR * rate), parts, rate)
+    most = min(BLOCK_STATES * plan.n_rows * plan.d**2, MOST_NUMBERS)
+    levels = levels_of(plan, most)
+    shifted = Shifted(backend, compiled, SHIFT * (own_rate or rate))
+    pair = rightmost(shifted, Fraction(shifted, levels, rate), first)
+    near = Fraction(dataclasses.replace(generator, sigma=NEAR * rate), levels, rate)
     gap = _gap(generator, near, probe, rate)
     unique_at = generator.applications
-    pair, stable_applications = None, 0
     if gap > 0.0:
-        shifted = Shifted(backend, compiled, SHIFT * (own_rate or rate))
-        pair = rightmost(shifted, TwoLevel(shifted, parts, rate), first)
-        stable_applications = shifted.applications
-        gap = min(gap, abs(pair.value))
+        gap = min(gap, abs(pair.value), pair.smallest)
     target = tol * SAFETY * (gap or rate)
     residual = gmres(generator, near, None, x, target=target, most=MOST_APPLICATIONS)
     stats: dict[str, float] = {
-        "applications": generator.applications + stable_applications,
+        "applications": generator.applications + shifted.applications,
         "applications_unique": unique_at,
-        "applications_stable": stable_applications,
+        "applications_stable": shifted.applications,
         "applications_solve": generator.applications - unique_at,
         "residual": residual,
         "gap": gap,
@@ -130,7 +127,7 @@ def _verdict(residual: float, target: float, gap: float, pair: Rightmost | None)
     return Outcome.DONE if residual <= target else Outcome.TOO_MANY_STEPS
 
 
-def _gap(generator: Shifted, near: TwoLevel, y: State, rate: float) -> float:
+def _gap(generator: Shifted, near: Fraction, y: State, rate: float) -> float:
     """The smallest singular value of G on states of trace 0, about; 0 if there is none but 0."""
     gap, start = rate, generator.norm(y)
     size = rate * start

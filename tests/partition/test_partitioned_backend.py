@@ -166,16 +166,16 @@ def test_empty_parts_and_parts_of_one_ado(owner):
 
 def test_bounds_are_asked_of_all_parts_whatever_one_of_them_forgot():
     plan = plan_of([trimer(seed=9)], depth=3)
-    want = field_of_values(NumpyBackend(), NumpyBackend().compile(plan))
+    want = field_of_values(NumpyBackend(), plan)
 
     def run(backend, compiled, start):
-        first = field_of_values(backend, compiled)
+        first = field_of_values(backend, compiled.plan)
         backend.dots(compiled, [start], start)  # all are here
         for key in list(_boxes):
             if key[0].notes.startswith("part 0 "):
                 _boxes.pop(key, None)
         backend.dots(compiled, [start], start)
-        return first, field_of_values(backend, compiled)
+        return first, field_of_values(backend, compiled.plan)
 
     for twice in run_parts(NumpyBackend, plan, np.arange(plan.n_rows) % 3, 3, run):
         for got in twice:

@@ -184,6 +184,21 @@ def test_an_offset_of_all_energies_costs_no_digits(bits_: int) -> None:
     assert np.max(np.abs(found.rho[0] - exact.rho)) < tol
 
 
+def test_a_coupling_with_a_large_mean_stays_double() -> None:
+    """A mean drops out of the commutator, and digits with it: 1e-4 of rho in single precision."""
+    Q = np.array([[0.3, 0.2], [0.2, -0.5]])
+
+    def noisy(mean: float) -> list[hd.preparation.Prepared]:
+        bath = hd.Exponents(c=[0.05], gamma=[0.5])
+        problem = hd.Problem([[0, 0.5], [0.5, 0]], [hd.Coupling(Q + mean * np.eye(2), bath)])
+        return [hd.prepare(problem, depth=5)]
+
+    results = [run(noisy(mean), tol=1e-5) for mean in (0.0, 10.0, 3e4)]
+    assert [bits(result) for result in results] == [[32], [32], [64]]
+    for result in results[1:]:
+        assert np.max(np.abs(result.rho - results[0].rho)) < 1e-5
+
+
 def test_an_absurd_member_leaves_the_others_alone() -> None:
     prepared = members(0.3, 1e180)
     result = run(prepared)

@@ -322,3 +322,11 @@ def test_building_a_batch_is_cheap():
         build_plan(members, ados)
         best = min(best, time.process_time() - started)
     assert best / 64 < 0.3e-3
+
+
+@pytest.mark.parametrize("form", ["real", "complex"])
+def test_drives_lose_their_mean_as_energies_do(form):
+    driven = Expanded(SZ, drives=(("f", SX + 1e9 * np.eye(2)),))
+    plan = build_plan([driven], index_set(Depth(0), 0, []), form=form)
+    operators = [op.array for t in plan.terms for op in (t.left, t.right) if op is not None]
+    assert max(np.max(np.abs(array)) for array in operators) == 1.0

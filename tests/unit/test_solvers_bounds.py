@@ -38,7 +38,7 @@ PLANS = {
 def test_axes_are_those_of_the_field_of_values(name):
     plan = PLANS[name]()
     backend = NumpyBackend()
-    bounds = field_of_values(backend, backend.compile(plan))
+    bounds = field_of_values(backend, plan)
     for m in range(plan.n_members):
         (low, high, imag), *both = (np.array(box(part, m)) for part in parts(plan))
         width = high - low
@@ -56,9 +56,9 @@ def test_disorder_in_the_hamiltonian_needs_no_new_lanczos(monkeypatch):
     batches = [
         plan_of([trimer(lam=0.0123, seed=seed) for seed in seeds], 3) for seeds in ((1, 2), (3, 4))
     ]
-    field_of_values(backend, backend.compile(batches[0]))
+    field_of_values(backend, batches[0])
     monkeypatch.setattr(NumpyBackend, "apply", None)
-    second = field_of_values(backend, backend.compile(batches[1]))
+    second = field_of_values(backend, batches[1])
     monkeypatch.undo()
     for m in range(2):
         _, _, imag = box(batches[1], m)
@@ -68,9 +68,9 @@ def test_disorder_in_the_hamiltonian_needs_no_new_lanczos(monkeypatch):
 def test_bounds_of_a_member_do_not_depend_on_its_companions():
     backend = NumpyBackend()
     plan = plan_of([trimer(lam=0.001 * (i + 1), seed=i) for i in range(4)], 3)
-    together = field_of_values(backend, backend.compile(plan))
+    together = field_of_values(backend, plan)
     for m in range(4):
-        alone = field_of_values(backend, backend.compile(plan.member(m)))
+        alone = field_of_values(backend, plan.member(m))
         for name in ("centre", "real", "imag"):
             assert getattr(alone, name)[0] == getattr(together, name)[m]
 
@@ -79,9 +79,9 @@ def test_bounds_of_a_member_do_not_depend_on_its_companions():
 def test_members_by_pieces_have_the_same_bounds(form, monkeypatch):
     plan = random_plan(np.random.default_rng(6), d=2, members=7, form=form)
     backend = NumpyBackend()
-    whole = field_of_values(backend, backend.compile(plan))
+    whole = field_of_values(backend, plan)
     monkeypatch.setattr(bounds, "AT_ONCE", 3 * plan.d**4)
-    pieces = field_of_values(backend, backend.compile(plan))
+    pieces = field_of_values(backend, plan)
     for name in ("centre", "real", "imag"):
         np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))
 
@@ -89,7 +89,7 @@ def test_members_by_pieces_have_the_same_bounds(form, monkeypatch):
 def test_invariant_subspace_ends_the_chain():
     decay = Term((Shift(0, np.array([-2.0])),))
     plan = Plan(2, 1, 1, 1, "real", (Pattern(1, 1),), (decay,))
-    bounds = field_of_values(NumpyBackend(), NumpyBackend().compile(plan))
+    bounds = field_of_values(NumpyBackend(), plan)
     assert bounds.centre[0] == pytest.approx(-2.0, rel=1e-12)
     assert bounds.real[0] < 1e-7
     assert bounds.imag[0] < 1e-7

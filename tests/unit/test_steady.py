@@ -21,10 +21,12 @@ from heomdask.backends.local import Blocks, factorise
 from heomdask.backends.local import Shifted as OneBasis
 from heomdask.backends.native import NativeBackend
 from heomdask.backends.numpy_ import NumpyBackend
-from heomdask.solvers import modes, steady
+from heomdask.generator.build import build_plan
+from heomdask.preparation import prepare
+from heomdask.solvers import fraction, modes, steady
+from heomdask.solvers.fraction import Fraction, levels_of
 from heomdask.solvers.gmres import Shifted, gmres, orthogonalise
 from heomdask.solvers.modes import Rightmost
-from heomdask.solvers.two_level import Parts, TwoLevel
 from heomdask.testing.strategies import shapes
 
 PROBLEM = hd.Problem(
@@ -36,9 +38,7 @@ HOW = {"depth": 4, "expansion": hd.Pade(1)}
 
 def solved(plan, backend, **how):
     compiled = backend.compile(plan)
-    found = steady.stationary(
-        backend, compiled, order=np.arange(plan.n_rows), **({"tol": 1e-10} | how)
-    )
+    found = steady.stationary(backend, compiled, **({"tol": 1e-10} | how))
     return found, backend.fetch(compiled, found.state)[..., 0]
 
 
@@ -66,11 +66,18 @@ def test_null_vector(problem, depth, backend, form):
 
 
 @settings(max_examples=25, deadline=None)
-@given(shape=shapes(constant=True, largest=30), coarse=st.integers(1, 30))
-def test_random_problem_is_solved_or_its_trouble_is_named(shape, coarse):
+@given(
+    shape=shapes(constant=True, largest=30),
+    core=st.integers(0, 30),
+    room=st.sampled_from([0, 5, steady.BLOCK_STATES]),
+)
+def test_random_problem_is_solved_or_its_trouble_is_named(shape, core, room):
     plan = plan_of(shape.members(1), shape.depth)
     others, expected = dense(plan)
-    with mock.patch.object(steady, "COARSE_UNKNOWNS", coarse * plan.d**2):
+    with (
+        mock.patch.object(fraction, "CORE_UNKNOWNS", core * plan.d**2),
+        mock.patch.object(steady, "BLOCK_STATES", room),
+    ):
         found, x = solved(plan, NumpyBackend(), tol=1e-8)
     rate = max(np.abs(others), default=1.0)
     nearest, right = min(np.abs(others), default=1.0), max(others.real, default=-1.0)
@@ -86,16 +93,40 @@ def test_random_problem_is_solved_or_its_trouble_is_named(shape, coarse):
         assert nearest < 1e-6 * rate or right > 0
 
 
-def test_two_level_is_exact_where_all_rows_are_coarse():
-    plan = plan_of([spin_boson()], 3)
-    backend = NumpyBackend()
+def chain():
+    """One mode, so that each level is one row."""
+    return dataclasses.replace(trimer(), baths=trimer().baths[:1])
+
+
+@pytest.mark.parametrize(
+    ("expanded", "depth", "core"), [(spin_boson(), 3, 1000), (chain(), 5, 0)], ids=["core", "chain"]
+)
+def test_fraction_is_exact_with_all_rows_in_the_core_or_one_in_each_level(expanded, depth, core):
+    plan = plan_of([expanded], depth)
+    backend, d = NumpyBackend(), plan.d
     operator = Shifted(backend, backend.compile(plan), 0.3)
-    exact = TwoLevel(operator, Parts.of(plan, np.arange(plan.n_rows)), 1.0)
-    rhs = np.random.default_rng(0).normal(size=(plan.n_rows, 2, 2))
-    rhs[0] -= np.trace(rhs[0]) / 2 * np.eye(2)
+    with mock.patch.object(fraction, "CORE_UNKNOWNS", core):
+        exact = Fraction(operator, levels_of(plan, 1e9), 1.0)
+    assert len(exact.inverses) == (1 if core else depth + 1)
+    rhs = np.random.default_rng(0).normal(size=(plan.n_rows, d, d))
+    rhs[0] -= np.trace(rhs[0]) / d * np.eye(d)
     b, x = backend.put(operator.compiled, rhs), operator.empty()
-    assert gmres(operator, exact, b, x, target=1e-12, most=10) < 1e-12
+    assert gmres(operator, exact, b, x, target=1e-11, most=10) < 1e-11
     assert operator.applications <= 3
+
+
+def test_rows_that_lateral_links_join_are_solved_together():
+    """Three damped modes: up to eight rows of a level turn into each other."""
+    bath = hd.UnderdampedBrownian(lam=0.02, gamma=0.05, w0=1.0, T=0.5)
+    H = np.diag([0.0, 0.2, 0.5]) + 0.1 * (np.eye(3, k=1) + np.eye(3, k=-1))
+    problem = hd.Problem(H, [hd.Coupling(np.diag(row), bath) for row in np.eye(3)])
+    prepared = prepare(problem, depth=3, expansion=hd.Pade(0))
+    plan = build_plan([prepared.expanded], prepared.index_set)
+    with mock.patch.object(fraction, "CORE_UNKNOWNS", 9):
+        together = solved(plan, NativeBackend(threads=1))[0].stats["applications_solve"]
+        with mock.patch.object(fraction, "LARGEST_CLUSTER", 9):
+            alone = solved(plan, NativeBackend(threads=1))[0].stats["applications_solve"]
+    assert together < 0.4 * alone
 
 
 def test_orthogonalising_takes_two_reductions_and_says_what_is_left(monkeypatch):
@@ -195,9 +226,9 @@ def test_result_in_other_forms():
 @pytest.mark.parametrize("backend", [NumpyBackend(), NativeBackend(threads=1)], ids=["np", "c"])
 def test_prediction_of_memory_is_what_a_steady_state_takes(backend, monkeypatch):
     """With d = 5 a row of the compiled kernels has room for 8 numbers."""
-    monkeypatch.setattr(steady, "COARSE_UNKNOWNS", 25)
+    monkeypatch.setattr(fraction, "CORE_UNKNOWNS", 25)
     monkeypatch.setattr(steady, "MOST_APPLICATIONS", 60)
-    monkeypatch.setattr(steady, "rightmost", lambda operator, *_: Rightmost(-1e-3, 1e-6))
+    monkeypatch.setattr(steady, "rightmost", lambda operator, *_: Rightmost(-1e-3, 1e-6, 1e-3))
     bath = hd.DrudeLorentz(lam=0.01, gamma=0.02, T=0.04)
     H = 0.02 * np.random.default_rng(0).standard_normal((5, 5))
     problem = hd.Problem(H + H.T, [hd.Coupling(np.diag(row), bath) for row in np.eye(5)])
@@ -227,11 +258,11 @@ def test_the_count_of_states_is_that_of_the_larger_space(monkeypatch):
         return state
 
     monkeypatch.setattr(backend, "empty", empty)
-    monkeypatch.setattr(steady, "COARSE_UNKNOWNS", 4)
+    monkeypatch.setattr(fraction, "CORE_UNKNOWNS", 4)
     monkeypatch.setattr(modes, "CERTAIN", 0.0)
     monkeypatch.setattr(modes, "INNER_TOLERANCE", 0.0)
     solved(plan_of([stiff()], 6), backend)
-    assert 0.9 * steady.STATES < most <= steady.STATES
+    assert 0.9 * steady.VECTOR_STATES < most <= steady.VECTOR_STATES
 
 
 def test_auto_chooses_depth_and_expansion():
