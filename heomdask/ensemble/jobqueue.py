@@ -44,6 +44,7 @@ SECONDS_TO_FIND = 60  # the scheduler, for a job that starts; then it ends: its 
 LOOK, LOOK_RARELY = 1.0, 30.0  # seconds between two looks at the queue, first and at most
 MOST_FAILURES = 3  # jobs in a row that end before their workers are there
 LOG_LINES = 8
+ON_GPU = ["--resources", "GPU=1", "--device-memory-limit", "0"]  # Dask keeps no data there
 SETTINGS = {  # of the scheduler
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.scheduler.allowed-failures": 10,  # a time limit is nobody's fault
@@ -82,8 +83,11 @@ def _job(profile: Slurm) -> dict[str, Any]:
         "python": python(profile),
         "local_directory": None if scratch is None else f'"{scratch}"',  # may hold a variable
         "death_timeout": SECONDS_TO_FIND,
-        "worker_extra_args": ["--no-dashboard", "--preload", "heomdask.ensemble.remote"],
-    }
+        "worker_command": "dask_cuda.cli" if profile.gpu else "distributed.cli.dask_worker",
+        "worker_extra_args": [
+            "--no-dashboard", "--preload", "heomdask.ensemble.remote", *ON_GPU * profile.gpu,
+        ],
+    }  # fmt: skip
 
 
 def _log(profile: Slurm, number: str) -> Path:

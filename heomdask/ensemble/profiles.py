@@ -86,6 +86,13 @@ class Slurm(_Table, frozen=True, kw_only=True, tag_field="kind", tag="slurm"):
     ] = "01:00:00"
     partition: Annotated[str | None, Meta(description="Else the site's default.")] = None
     account: Annotated[str | None, Meta(description="What the time is charged to.")] = None
+    gpu: Annotated[
+        bool,
+        Meta(
+            description="Whether a job has a GPU; its one worker is then dask-cuda's, with the "
+            "resource GPU, and needs the extra cuda12 or cuda13."
+        ),
+    ] = False
     directives: Annotated[
         tuple[str, ...],
         Meta(description='More options of sbatch, such as "--exclusive" or "--gres=gpu:1".'),
@@ -121,6 +128,8 @@ class Slurm(_Table, frozen=True, kw_only=True, tag_field="kind", tag="slurm"):
             raise checks.refuse(
                 "processes", f"at most `cores` ({self.cores})", self.processes, "each needs one"
             )
+        if self.gpu and self.processes_each != 1:
+            raise checks.refuse("processes", "1 where `gpu` is true", self.processes)
         _require_size("memory", self.memory)
         if not WALLTIME.fullmatch(self.walltime):
             raise checks.refuse(
