@@ -104,7 +104,7 @@ def _by_likeness(prepared: Sequence[Prepared]) -> Ints:
     the baths, and then how far the energies of the system lie apart.
     """
     energies = np.linalg.eigvalsh(np.array([p.problem.H for p in prepared]))
-    strength = [sum(float(np.sum(np.abs(e.c))) for _, e, _ in p.expanded.baths) for p in prepared]
+    strength = [p.expanded.strength for p in prepared]
     return np.lexsort((energies[:, -1] - energies[:, 0], np.array(strength)))
 
 

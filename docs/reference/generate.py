@@ -51,8 +51,9 @@ What `heomdask run CONFIG --cluster PROFILE` takes, and `Workers(cluster=PROFILE
   `jobqueue.yaml` if there is one.
 
 [deploy/clusters](../../deploy/clusters) holds examples, [Slurm](../howto/slurm.md) a walk through
-one.
+one; `pool`, `more` and `gpus` are for [workers of unequal classes](../howto/unequal-workers.md).
 """
+BELOW = {"Certificates": "`tls`", "Jobs": "`[[more]]`"}  # tables within a profile
 FOOT = "\nThis page is written by `python docs/reference/generate.py`.\n"
 
 
@@ -74,9 +75,9 @@ def cluster() -> str:
     """The page of the cluster profiles as text."""
     tables = profiles.schema()["$defs"]
     text = CLUSTER
-    for table in tables.values():
+    for name, table in tables.items():
         kind = table["properties"].pop("kind", None)
-        title = "`tls`" if kind is None else f'`kind = "{kind["enum"][0]}"`'
+        title = BELOW[name] if kind is None else f'`kind = "{kind["enum"][0]}"`'
         text += _table(table, title)
     return text + FOOT
 

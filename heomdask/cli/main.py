@@ -146,8 +146,8 @@ def _interruptible(store: str) -> Iterator[None]:
 
     SIGTERM comes from a batch system some seconds before it kills.
     """
-    from heomdask.cli.summary import progress_text
     from heomdask.ensemble.cluster import handled
+    from heomdask.results.dataset import progress_text
 
     received = signal.SIGINT
 

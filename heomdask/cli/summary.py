@@ -17,7 +17,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from heomdask.cli.plot import averaged, value_text
-from heomdask.errors import HeomdaskError
 from heomdask.outcome import Outcome
 from heomdask.progress import LOOK_BACK, duration
 
@@ -155,9 +154,10 @@ def status_table(store: str) -> Table:
     from heomdask.results.store import Store
 
     status = open_store(store)["status"].values
-    commits = Store.open(folder_of(store)).commits()
+    folder = folder_of(store)
+    commits, driven = Store.open(folder).commits(), folder.driven()
     table = Table(title=f"{store}: {status.size} points", title_justify="left")
-    table.caption, table.caption_justify = pace_text(status, commits, time.time()), "left"
+    table.caption, table.caption_justify = pace_text(status, commits, driven, time.time()), "left"
     table.add_column("status")
     table.add_column("points", justify="right")
     table.add_column("what it means")
@@ -170,35 +170,26 @@ def status_table(store: str) -> Table:
     return table
 
 
-def pace_text(status: NDArray[np.uint8], commits: list[tuple[float, int]], now: float) -> str:
-    """How far a store is, how fast it was filled in the last minutes, and what that makes."""
+def pace_text(
+    status: NDArray[np.uint8], commits: list[tuple[float, int]], driven: bool, now: float
+) -> str:
+    """How far a store is; how fast a run fills it, and what that makes, or how to go on."""
     needed = np.count_nonzero(status != Outcome.NOT_NEEDED)
     pending = np.count_nonzero(status == Outcome.PENDING)
     words = f"{needed - pending:,} of {needed:,} points that are needed are there"
-    if not commits or not pending:
+    if not pending:
         return f"{words}."
-    words += f", the last came {duration(max(now - commits[-1][0], 0.0))} ago"
+    if commits:
+        words += f", the last came {duration(max(now - commits[-1][0], 0.0))} ago"
+    if not driven:
+        return f"{words}. No run is active: the same `heomdask run`, or `Sweep.run`, goes on."
     recent = [(when, points) for when, points in commits if now - when < LOOK_BACK]
     if len(recent) < 2:
         return f"{words}."
     # what the first of these took nobody knows
     speed = sum(points for _, points in recent[1:]) / max(now - recent[0][0], 1e-3)
     left = duration(pending / speed)
-    return f"{words}: {speed:.3g} points/s in the last minutes, about {left} left if a run goes on."
-
-
-def progress_text(store: str) -> str:
-    """How many points a store holds, if it is one yet, in a few words."""
-    from heomdask.results.folder import folder_of
-    from heomdask.results.store import Store
-
-    try:
-        status = Store.open(folder_of(store)).status()
-    except HeomdaskError:
-        return "nothing was computed yet"
-    needed = status[status != Outcome.NOT_NEEDED]
-    held = np.count_nonzero(needed != Outcome.PENDING)
-    return f"{held} of {needed.size} points are in {store}"
+    return f"{words}: {speed:.3g} points/s in the last minutes, about {left} left."
 
 
 def backends_table() -> Table:

@@ -3,7 +3,7 @@
 Takes: a function that builds one point, and axes.
 Gives: a store filled by a Dask cluster, as a labelled dataset.
 Next file: `axes.py`; then `grid.py`, `shards.py`, `stopping.py`, `sweep.py`, `session.py`,
-`task.py`, `driver.py`, `convergence_check.py`.
+`task.py`, `driver.py`, `pools.py`, `convergence_check.py`.
 """
 
 from heomdask.ensemble.axes import Table, axis

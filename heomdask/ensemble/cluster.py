@@ -19,8 +19,9 @@ from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from heomdask import checks, memory, topology
+from heomdask import checks
 from heomdask.ensemble import profiles
+from heomdask.ensemble.pools import CPU, GPU
 from heomdask.ensemble.profiles import Address, Local, Profile, Slurm, Ssh
 from heomdask.errors import InputError
 
@@ -33,14 +34,10 @@ STOPS = (signal.SIGINT, signal.SIGTERM)  # what a user or a batch system ends a 
 SECONDS_TO_REACH = 10  # a running scheduler answers at once
 SECONDS_TO_START = 300
 PAGE = "heomdask"  # of a sweep, on Dask's dashboard
+CARDS = "CUDA_VISIBLE_DEVICES"  # of a process, in its environment
 WORKER_PROCESS = "Dask Worker process"  # how distributed's nannies name what they start
 
 Other = TypeVar("Other")
-
-
-def cores() -> int:
-    """CPUs that this process may use."""
-    return len(topology.allowed())
 
 
 class Workers:
@@ -75,15 +72,9 @@ class Workers:
         self._client: Client | None = None
 
     @property
-    def share(self) -> tuple[int, int]:
-        """How many there will be, and bytes for each; behind an address, as if they were here."""
-        profile = self._profile
-        if isinstance(profile, Slurm):
-            each = profile.processes_each
-            return profile.jobs * each, profile.job_nbytes // each
-        count = cores() if isinstance(profile, Address) else _count(profile)
-        here = 1 if isinstance(profile, Ssh) else count
-        return count, memory.available() // here
+    def share(self) -> tuple[dict[str, int], int]:
+        """How many of each class there will be, and bytes for the smallest."""
+        return self._profile.pools, self._profile.worker_nbytes
 
     @property
     def script(self) -> str:
@@ -148,7 +139,8 @@ class Workers:
         if isinstance(self._profile, Slurm):
             self._cluster.wait_for_first()
         elif not isinstance(self._profile, Address):
-            self._client.wait_for_workers(_count(self._profile), timeout=SECONDS_TO_START)
+            count = sum(self._profile.pools.values())
+            self._client.wait_for_workers(count, timeout=SECONDS_TO_START)
         return self._client
 
 
@@ -174,12 +166,6 @@ def _profile(
     if not isinstance(cluster, (str, Path)):
         raise checks.refuse("cluster", profiles.ALLOWED, cluster)
     return profiles.read(cluster)
-
-
-def _count(profile: Local | Ssh) -> int:
-    if isinstance(profile, Local):
-        return profile.workers or cores()
-    return len(profile.hosts) * profile.processes
 
 
 @contextlib.contextmanager
@@ -244,7 +230,7 @@ async def _identify(address: str, private: Security | None) -> None:
 def _started(stack: contextlib.ExitStack, profile: Local | Slurm | Ssh, dashboard: bool) -> Any:
     """A cluster whose workers are about to start, and end with the stack."""
     if isinstance(profile, Local):
-        return _local(stack, _count(profile), dashboard)
+        return _local(stack, profile, dashboard)
     import dask
 
     if isinstance(profile, Ssh):
@@ -262,8 +248,8 @@ def _started(stack: contextlib.ExitStack, profile: Local | Slurm | Ssh, dashboar
     return jobs
 
 
-def _local(stack: contextlib.ExitStack, count: int, dashboard: bool) -> LocalCluster:
-    """A cluster of `count` workers that are about to start, and end with the stack."""
+def _local(stack: contextlib.ExitStack, profile: Local, dashboard: bool) -> LocalCluster:
+    """A cluster of workers that are about to start, and end with the stack."""
     import dask
     from distributed import LocalCluster
 
@@ -276,6 +262,9 @@ def _local(stack: contextlib.ExitStack, count: int, dashboard: bool) -> LocalClu
         # what a dashboard would show; each process looks 50 and 100 times a second otherwise
         "distributed.admin.tick.interval": "500ms",
         "distributed.worker.profile.enabled": False,
+        # at the usual intervals these two are most of what a process does that waits
+        "distributed.admin.system-monitor.interval": "2s",
+        "distributed.worker.memory.monitor-interval": "500ms",
         "distributed.worker.preload": [
             "heomdask.ensemble.worker",  # keeps it to a node
             "heomdask.ensemble.task",  # before the first task needs it
@@ -291,8 +280,29 @@ def _local(stack: contextlib.ExitStack, count: int, dashboard: bool) -> LocalClu
             silence_logs=logging.CRITICAL,
         )  # fmt: skip
         stack.enter_context(cluster)
+    count = sum(profile.pools.values())
+    if profile.gpus:
+        plain = [_of_class(cluster, CPU, {})] * (count - profile.gpus)
+        on_cards = [_of_class(cluster, GPU, {CARDS: card}) for card in _cards(profile.gpus)]
+        cluster.worker_spec.update(enumerate([*plain, *on_cards]))
     cluster.scale(count)
     return cluster
+
+
+def _of_class(cluster: LocalCluster, pool: str, environment: dict[str, str]) -> dict[str, Any]:
+    """How to start a worker that says its class."""
+    options = cluster.new_spec["options"]
+    own = {"resources": {pool: 1}, "env": environment}
+    return {**cluster.new_spec, "options": {**options, **own}}
+
+
+def _cards(count: int) -> list[str]:
+    """Names of the first GPUs that this process may use."""
+    named = os.environ.get(CARDS)
+    cards = named.split(",") if named else [str(number) for number in range(count)]
+    if len(cards) < count:
+        raise checks.refuse("gpus", f"at most those of {CARDS} ({named})", count)
+    return cards[:count]
 
 
 def handled() -> list[signal.Signals]:

@@ -2,13 +2,12 @@
 
 Takes: `Work`, the store, and a client or a runner (or neither: local workers).
 Gives: `drive`; when it returns, everything that was asked for is committed.
-Next file: `tally.py`.
+Next file: `pools.py`, who gets a task and how long it is; `tally.py`.
 
-About three tasks a slot are in flight, longest shards first. Tasks shrink as the end comes near
-(remaining work / (slots x 4)), so that all workers finish together, and are never so long that
-much is lost with a worker. With a stopping rule the shards go out in the order of their samples,
+Shards with most to do go out first. With a stopping rule they go out in the order of their samples,
 and those that are not likely to be needed only to workers that would be idle. A task that its
-runner gives up because workers died is split, and a single shard is recorded as failed.
+runner gives up because workers died is split, and a single shard is recorded as failed. A task
+that waits for workers of a class of which none is left is taken back.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import heapq
+import time
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,12 +24,13 @@ from numpy.typing import NDArray
 
 from heomdask.ensemble import shards as shards_
 from heomdask.ensemble.cluster import Workers, ready
+from heomdask.ensemble.pools import ALIKE, Pools, Task
 from heomdask.ensemble.probe import Probe
-from heomdask.ensemble.runner import Finished, Runner, Task, Watchable, as_runner
+from heomdask.ensemble.runner import Finished, Pooled, Runner, Watchable, as_runner
 from heomdask.ensemble.stopping import Stopping
 from heomdask.ensemble.tally import Tally
 from heomdask.ensemble.task import Work, fail_shard, require_memory
-from heomdask.ensemble.view import Overview
+from heomdask.ensemble.view import Ended, Overview
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import Shard
 from heomdask.results.store import Store
@@ -36,11 +38,6 @@ from heomdask.results.store import Store
 if TYPE_CHECKING:
     from distributed import Client
 
-WINDOW = 3  # tasks in flight, a slot
-FIRST_POINTS = 16  # in a task while nothing is known about their cost
-FULL_POINTS = 8  # members run side by side in a vector register: fewer take as long as these
-SHORTEST = 0.15  # seconds of a task, unless a single shard is shorter
-LONGEST = 20.0  # seconds of a task, unless a single shard is longer
 MOST_NBYTES = 256 * 2**20  # of all shards of a task
 LOST = (
     "The worker died each time this point was tried, most likely for want of memory; lower "
@@ -90,22 +87,6 @@ def pending(work: Work, status: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return found
 
 
-def task_points(remaining: int, total: int, slots: int, seconds: float, points: int) -> float:
-    """How many points the next task should have.
-
-    Parameters
-    ----------
-    remaining, total : points that are not handed out yet, and all of this run.
-    slots : tasks that run at once.
-    seconds, points : what finished tasks took and had.
-    """
-    share = max(remaining / (4 * slots), min(FULL_POINTS, total / slots))
-    if not points:
-        return min(share, FIRST_POINTS)
-    each = max(seconds / points, 1e-6)
-    return float(np.clip(share, SHORTEST / each, LONGEST / each))
-
-
 class _Driver:
     """The state of one run: what waits, what flies, what was learnt about the cost."""
 
@@ -116,6 +97,7 @@ class _Driver:
         runner: Runner,
         tally: Tally,
         stopping: Stopping,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.work = work
         self.counts = dict(todo)
@@ -123,33 +105,39 @@ class _Driver:
         ordered = sorted(self.counts, key=self._order)
         self.waiting = {shard: self.counts[shard] for shard in ordered}
         self.likely = [(self._order(s), s) for s in ordered if stopping.expects(s)]  # a heap
-        self.remaining = self.total = sum(self.counts.values())
+        self.remaining = sum(self.counts.values())
         self.runner = runner
+        self.classes = runner if isinstance(runner, Pooled) else None
+        self.pools = Pools(self.remaining, known_end=not work.sweep.until)
         self.tally = tally
-        self.flying = 0
-        self.seconds = 0.0
-        self.points = 0
+        self.clock = clock
         point_nbytes = sum(v.point_nbytes for v in work.files.variables)
         shard_nbytes = point_nbytes * int(np.prod(work.files.shard))
         self.most_shards = max(1, MOST_NBYTES // max(shard_nbytes, 1))
 
     def run(self) -> None:
         self._fill()
-        while self.flying:
+        while self.pools.flying:
             for finished in self.runner.wait():
-                self.flying -= 1
                 self._account(finished)
             self.work.files.folder.require()
             self.stopping.settle()
             self._fill()
 
     def _fill(self) -> None:
-        slots = self.runner.slots
+        now = self.clock()
+        slots = {ALIKE: self.runner.slots} if self.classes is None else self.classes.pools
+        self.pools.see(slots, now)
+        self._take_back(now)
         while self.waiting:
-            likely = self._first(likely=True) is not None
-            if self.flying >= (WINDOW * slots if likely else slots):
+            first = self._first(likely=True)
+            likely = first is not None
+            least = self.counts[first or next(iter(self.waiting))]
+            found = self.pools.next(self.remaining, least, now, wanted=likely)
+            if found is None:
                 break
-            self._submit(self._next(slots, likely))
+            pool, points = found
+            self._submit(pool, self._next(points, likely))
 
     def _order(self, shard: Shard) -> Any:
         return self.stopping.order(shard, self.counts[shard])
@@ -165,18 +153,19 @@ class _Driver:
             heapq.heappop(self.likely)
         return None
 
-    def _submit(self, task: Task) -> None:
-        self.runner.submit(task)
+    def _submit(self, pool: str, task: Task) -> None:
+        if self.classes is None or pool == ALIKE:
+            self.runner.submit(task)
+        else:
+            self.classes.submit_to(pool, task)
         self.stopping.submitted(task)
-        self.flying += 1
+        self.pools.submitted(pool, task, self._points(task), self.clock())
 
-    def _next(self, slots: int, likely: bool) -> Task:
-        """The next task: whole shards, only likely ones if so said, of about the right size.
+    def _points(self, task: Task) -> int:
+        return sum(self.counts[shard] for shard in task)
 
-        How much is to come nobody knows where a rule decides: then tasks are as short as pays.
-        """
-        remaining = 0 if self.work.sweep.until else self.remaining
-        points = task_points(remaining, self.total, slots, self.seconds, self.points)
+    def _next(self, points: float, likely: bool) -> Task:
+        """The next task: whole shards, only likely ones if so said, of about so many points."""
         task: list[Shard] = []
         count = 0
         while (shard := self._first(likely)) is not None:
@@ -190,36 +179,59 @@ class _Driver:
         return tuple(task)
 
     def _account(self, finished: Finished) -> None:
-        report = finished.report
-        self.stopping.returned(finished.task)
+        task, report = finished.task, finished.report
+        self.stopping.returned(task)
         if report is None:
-            self._retry(finished.task)
+            self._retry(task, self.pools.ended(task, self.clock()))
             return
-        self.seconds += report.seconds
-        self.points += report.points
-        points = sum(self.counts[s] for s in finished.task)
-        self.tally.ended(finished.task, points, report.failed)
-        self._committed(finished.task)
+        self.pools.ended(task, self.clock(), report.seconds, report.points)
+        self.tally.ended(task, self._points(task), report.failed)
+        self._committed(task)
 
     def _committed(self, task: Task) -> None:
         """Shards that are not needed since then are not handed out."""
         needless, likelier = self.stopping.committed(task)
-        for shard in likelier:
-            if shard in self.waiting:
-                heapq.heappush(self.likely, (self._order(shard), shard))
+        self._expect(likelier)
         if dropped := sum(self.waiting.pop(s, 0) for s in needless):
+            self.remaining -= dropped
             self.tally.drop(dropped)
 
-    def _retry(self, task: Task) -> None:
+    def _expect(self, shards: Iterable[Shard]) -> None:
+        """These are likely to be needed."""
+        for shard in shards:
+            if shard in self.waiting:
+                heapq.heappush(self.likely, (self._order(shard), shard))
+
+    def _retry(self, task: Task, pool: str) -> None:
         """After the death of its workers: each shard alone; a shard alone is failed."""
         if len(task) == 1 and not self.stopping.needless(task[0]):
-            report = fail_shard(self.work, task[0], LOST)
+            ended = Ended(self.work.cells)
+            report = fail_shard(self.work, task[0], LOST, ended)
+            if isinstance(self.runner, Watchable):
+                self.runner.show(ended)
             self.tally.ended(task, report.points, report.failed)
             self._committed(task)
             return
         self.tally.ended(task, 0, 0)
-        for shard in task:
-            if self.stopping.needless(shard):
-                self.tally.drop(self.counts[shard])
-            else:
-                self._submit((shard,))
+        for shard in self._needed(task):
+            self._submit(pool, (shard,))
+
+    def _needed(self, task: Task) -> list[Shard]:
+        """Shards of a task that nobody computes any more, without those that nobody needs."""
+        dropped = [shard for shard in task if self.stopping.needless(shard)]
+        if dropped:
+            self.tally.drop(self._points(tuple(dropped)))
+        return [shard for shard in task if shard not in dropped]
+
+    def _take_back(self, now: float) -> None:
+        """What waits for workers of a class that has none is for others to compute."""
+        for task in self.pools.stranded(now):
+            assert self.classes is not None
+            self.classes.withdraw(task)
+            self.pools.ended(task, now)
+            self.stopping.returned(task)
+            self.tally.ended(task, 0, 0)
+            shards = self._needed(task)
+            self.waiting |= {shard: self.counts[shard] for shard in shards}
+            self.remaining += self._points(tuple(shards))
+            self._expect(shards)

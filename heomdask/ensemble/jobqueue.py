@@ -44,7 +44,8 @@ SECONDS_TO_FIND = 60  # the scheduler, for a job that starts; then it ends: its 
 LOOK, LOOK_RARELY = 1.0, 30.0  # seconds between two looks at the queue, first and at most
 MOST_FAILURES = 3  # jobs in a row that end before their workers are there
 LOG_LINES = 8
-ON_GPU = ["--resources", "GPU=1", "--device-memory-limit", "0"]  # Dask keeps no data there
+LOADED = ["--no-dashboard", "--preload", "heomdask.ensemble.remote"]
+FOR_CARDS = ["--device-memory-limit", "0"]  # of dask-cuda: Dask keeps no data there
 SETTINGS = {  # of the scheduler
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.scheduler.allowed-failures": 10,  # a time limit is nobody's fault
@@ -60,13 +61,15 @@ ENVIRONMENT = {
 
 
 def job_script(profile: Slurm) -> str:
-    """The script of a job."""
-    return str(_Job("tcp://SCHEDULER:PORT", name=f"{NAME}-0", **_job(profile)).job_script())
+    """The script of a job; of one of each class, where there are several."""
+    jobs = [_Job("tcp://SCHEDULER:PORT", name=f"{NAME}-0", **_job(k)) for k in profile.kinds]
+    return "\n".join(str(job.job_script()) for job in jobs)
 
 
 def _job(profile: Slurm) -> dict[str, Any]:
     """What Dask's own class is told of a job."""
     scratch, log = profile.local_directory, _log(profile, "%j")
+    resources = ["--resources", f"{profile.pool}=1"] if profile.pool else []
     exports = [f"export {name}={value}" for name, value in ENVIRONMENT.items()]
     return {
         "job_name": NAME,
@@ -83,11 +86,9 @@ def _job(profile: Slurm) -> dict[str, Any]:
         "python": python(profile),
         "local_directory": None if scratch is None else f'"{scratch}"',  # may hold a variable
         "death_timeout": SECONDS_TO_FIND,
-        "worker_command": "dask_cuda.cli" if profile.gpu else "distributed.cli.dask_worker",
-        "worker_extra_args": [
-            "--no-dashboard", "--preload", "heomdask.ensemble.remote", *ON_GPU * profile.gpu,
-        ],
-    }  # fmt: skip
+        "worker_command": "dask_cuda.cli" if profile.dask_cuda else "distributed.cli.dask_worker",
+        "worker_extra_args": [*LOADED, *resources, *FOR_CARDS * profile.dask_cuda],
+    }
 
 
 def _log(profile: Slurm, number: str) -> Path:
@@ -144,13 +145,22 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
             time.sleep(0.1)
 
     async def _submit_all(self) -> None:
-        for _ in range(self._profile.jobs):
-            self.worker_spec.update(self.new_worker_spec())
+        for kind in self._profile.kinds:
+            spec = self._spec(kind)
+            for _ in range(kind.jobs):
+                self.worker_spec.update(dict.fromkeys(self.new_worker_spec(), spec))
         refused = await self._submit()
         if not self.workers:
             raise checks.refuse("cluster", "a profile whose jobs Slurm takes", refused)
         self._watch = PeriodicCallback(self._look, 1000 * LOOK)
         self._watch.start()
+
+    def _spec(self, kind: Slurm) -> dict[str, Any]:
+        """How to start such a job, and what its workers are called, in Dask's words."""
+        own = {k: v for k, v in _job(kind).items() if k != "interface"}  # the site's for all
+        spec = {"cls": self.job_cls, "options": self.new_spec["options"] | own}
+        group = [f"-{number}" for number in range(kind.processes_each)]
+        return spec | {"group": group} if len(group) > 1 else spec
 
     async def _submit(self) -> str:
         """Submit the jobs that are lacking; what Slurm says to those that it refuses."""
@@ -176,7 +186,7 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
                 self._failures, self._error = 0, None
             if len(names) != self._known:
                 self._known, self._pause, self._next = len(names), LOOK, 0.0
-            full = self._profile.jobs * self._profile.processes_each
+            full = sum(self._profile.pools.values())
             if len(names) < full and self._error is None and time.monotonic() >= self._next:
                 await self._compare_with_queue()
                 self._pause = min(2 * self._pause, LOOK_RARELY)

@@ -2,9 +2,10 @@
 
 Takes: the name of a run and its client; the scheduler, in whose process these functions run.
 Gives: `attach` and `detach`.
-Next file: `worker.py`, whose plugin is what would be left.
+Next file: `worker.py` and `watching.py`, whose plugin and view are what would be left.
 
-The plugin would reach every new worker, and keep its process as it is while a sweep is known.
+The plugin would reach every new worker, and keep its process as it is while a sweep is known; and
+the dashboard would show a sweep that nobody computes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
+
+from heomdask.ensemble.watching import close_view
 
 
 class Leftovers(SchedulerPlugin):
@@ -25,6 +28,7 @@ class Leftovers(SchedulerPlugin):
     def remove_client(self, scheduler: Any, client: str) -> None:
         if client == self._client:
             detach(self._run, scheduler)
+            close_view(self._run, scheduler)
             if self._run in scheduler.worker_plugins:
                 scheduler.loop.add_callback(scheduler.unregister_worker_plugin, None, self._run)
 

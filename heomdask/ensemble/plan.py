@@ -8,7 +8,7 @@ Next file: `session.py`, which runs it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from heomdask import memory
 from heomdask.batch import run_batch
 from heomdask.ensemble.cluster import Workers
-from heomdask.ensemble.driver import pending, task_points
+from heomdask.ensemble.driver import pending
 from heomdask.ensemble.grid import Index
+from heomdask.ensemble.pools import GPU, task_points
 from heomdask.ensemble.probe import Probe, probe, probes
 from heomdask.ensemble.session import layout, match_store, recognise, require_disk
 from heomdask.ensemble.session import store_nbytes as layout_nbytes
@@ -51,8 +52,10 @@ class SweepPlan:
     backends : that will be used for these; none if nothing is to be done.
     members : of the largest batch; it takes `batch_nbytes` of a worker's `worker_nbytes`.
     shards, shard : how many are pending, and the points of one along each dimension.
+    pools : the classes of the workers, and how many there are of each.
     tasks : that the driver hands out, about.
-    seconds : of computing on `workers` workers, from short runs here of hierarchies of each size.
+    seconds : of computing without those of the class GPU, if there are others, from short runs here
+        of hierarchies of each size.
     store_nbytes : of the full store.
     at_most : whether a stopping rule may leave some of all this out.
     """
@@ -65,13 +68,17 @@ class SweepPlan:
     members: int
     batch_nbytes: int
     worker_nbytes: int
-    workers: int
+    pools: dict[str, int]
     shards: int
     shard: tuple[int, ...]
     tasks: int
     seconds: float
     store_nbytes: int
     at_most: bool
+
+    @property
+    def workers(self) -> int:
+        return sum(self.pools.values())
 
     def rows(self) -> list[tuple[str, str]]:
         """Name and value of every need, as text."""
@@ -95,8 +102,8 @@ class SweepPlan:
                 f"{memory.readable(self.worker_nbytes)} a worker",
             ),
             ("shards", f"{self.shards:,} of {shard} points"),
-            ("tasks", f"about {self.tasks:,} for {self.workers} workers"),
-            ("computing", f"about {duration(self.seconds)} on {self.workers} workers"),
+            ("tasks", f"about {self.tasks:,} for {_words(self.pools)}"),
+            ("computing", f"about {duration(self.seconds)} on {_words(_known(self.pools))}"),
             ("store", memory.readable(self.store_nbytes)),
         ]
         return rows
@@ -109,7 +116,8 @@ class SweepPlan:
 def make_plan(sweep: Sweep, folder: Folder | None, workers: int | Workers | None) -> SweepPlan:
     """Build a few points, time short runs of them, and add up. Writes nothing."""
     asked = workers if isinstance(workers, Workers) else Workers(workers=workers)
-    count, room = asked.share
+    pools, room = asked.share
+    count = sum(_known(pools).values())
     found = probes(sweep)
     for seen in found:
         if isinstance(seen.error, TooLarge):
@@ -147,7 +155,7 @@ def make_plan(sweep: Sweep, folder: Folder | None, workers: int | Workers | None
         members=members,
         batch_nbytes=batch_nbytes(sweep, largest, members),
         worker_nbytes=room,
-        workers=count,
+        pools=pools,
         shards=shards,
         shard=shard,
         tasks=_tasks(len(todo), max(1.0, len(todo) / max(shards, 1)), count, each),
@@ -155,6 +163,17 @@ def make_plan(sweep: Sweep, folder: Folder | None, workers: int | Workers | None
         store_nbytes=nbytes,
         at_most=bool(sweep.until),
     )
+
+
+def _known(pools: Mapping[str, int]) -> dict[str, int]:
+    """The pools whose speed can be told from here: how fast GPUs are, the run finds out."""
+    return {name: n for name, n in pools.items() if name != GPU or len(pools) == 1}
+
+
+def _words(pools: Mapping[str, int]) -> str:
+    """``4 workers``, or ``3 CPU and 1 GPU workers``."""
+    counts = [f"{n} {name}".rstrip() for name, n in pools.items()]
+    return f"{' and '.join(counts)} workers"
 
 
 def _drawn(todo: NDArray[np.int64], order: Sequence[NDArray[np.int64]]) -> list[Index]:

@@ -20,8 +20,9 @@ import msgspec
 from dask.utils import parse_bytes
 from msgspec import Meta
 
-from heomdask import checks, toml
+from heomdask import checks, memory, toml, topology
 from heomdask.brief import install
+from heomdask.ensemble.pools import ALIKE, CPU, GPU
 from heomdask.errors import InputError
 
 SIZE = re.compile(r"[0-9.]+ *[kMGT]i?B")
@@ -33,6 +34,12 @@ ALLOWED = (
 )
 
 Count = Annotated[int, Meta(ge=1)]
+Word = Annotated[str, Meta(pattern="^[A-Za-z][A-Za-z0-9_]*$")]
+
+
+def cores() -> int:
+    """CPUs that this process may use."""
+    return len(topology.allowed())
 
 
 class _Table(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -56,6 +63,19 @@ class Local(_Table, frozen=True, kw_only=True, tag_field="kind", tag="local"):
     workers: Annotated[
         Count | None, Meta(description="How many; by default one a core that may be used.")
     ] = None
+    gpus: Annotated[
+        int,
+        Meta(ge=0, description="Of this machine: each has a worker more, of the class GPU."),
+    ] = 0
+
+    @property
+    def pools(self) -> dict[str, int]:
+        count = self.workers or max(1, cores() - self.gpus)
+        return {CPU: count, GPU: self.gpus} if self.gpus else {ALIKE: count}
+
+    @property
+    def worker_nbytes(self) -> int:
+        return memory.available() // sum(self.pools.values())
 
 
 class Address(_Table, frozen=True, kw_only=True, tag_field="kind", tag="address"):
@@ -66,13 +86,26 @@ class Address(_Table, frozen=True, kw_only=True, tag_field="kind", tag="address"
         Certificates | None, Meta(description="For an address that begins with tls://.")
     ] = None
 
+    @property
+    def pools(self) -> dict[str, int]:
+        """As if they were here."""
+        return Local().pools
 
-class Slurm(_Table, frozen=True, kw_only=True, tag_field="kind", tag="slurm"):
-    """Batch jobs of Slurm; each holds some worker processes with one thread each.
+    @property
+    def worker_nbytes(self) -> int:
+        return Local().worker_nbytes
 
-    Jobs that end before the sweep, as at their time limit, are submitted again.
-    """
 
+class Jobs(_Table, frozen=True, kw_only=True):
+    """Batch jobs that are alike; each holds some worker processes with one thread each."""
+
+    pool: Annotated[
+        Word | None,
+        Meta(
+            description='The class of these workers, where there are several: "CPU", "GPU" (which '
+            "compute on a card), or any word.",
+        ),
+    ] = None
     jobs: Annotated[Count, Meta(description="How many jobs.")] = 1
     cores: Annotated[Count, Meta(description="Of a job, which is on one node.")] = 4
     processes: Annotated[
@@ -86,11 +119,11 @@ class Slurm(_Table, frozen=True, kw_only=True, tag_field="kind", tag="slurm"):
     ] = "01:00:00"
     partition: Annotated[str | None, Meta(description="Else the site's default.")] = None
     account: Annotated[str | None, Meta(description="What the time is charged to.")] = None
-    gpu: Annotated[
+    dask_cuda: Annotated[
         bool,
         Meta(
-            description="Whether a job has a GPU; its one worker is then dask-cuda's, with the "
-            "resource GPU, and needs the extra cuda12 or cuda13."
+            description="Whether the one worker of a job, of the pool GPU, is started by dask-cuda "
+            "(of the extra cuda12 or cuda13)."
         ),
     ] = False
     directives: Annotated[
@@ -108,28 +141,20 @@ class Slurm(_Table, frozen=True, kw_only=True, tag_field="kind", tag="slurm"):
             'python3"; by default this one, at the same path.'
         ),
     ] = None
-    interface: Annotated[
-        str | None,
-        Meta(description='Network that workers and scheduler use, such as "ib0"; see `ip link`.'),
-    ] = None
-    log_directory: Annotated[
-        str, Meta(description="Of the jobs' output, in a folder that the nodes see.")
-    ] = "heomdask-jobs"
     local_directory: Annotated[
         str | None, Meta(description="Scratch folder on the nodes; else their folder for such.")
     ] = None
-    tls: Annotated[
-        Tls,
-        Meta(description="Encrypt: with certificates for this run only (true), or with a table."),
-    ] = False
 
     def __post_init__(self) -> None:
         if self.processes is not None and self.processes > self.cores:
             raise checks.refuse(
                 "processes", f"at most `cores` ({self.cores})", self.processes, "each needs one"
             )
-        if self.gpu and self.processes_each != 1:
-            raise checks.refuse("processes", "1 where `gpu` is true", self.processes)
+        if self.dask_cuda and (self.processes_each, self.pool) != (1, GPU):
+            raise checks.refuse(
+                "dask_cuda", 'used with processes = 1 and pool = "GPU"',
+                f"it with {self.processes_each} and {self.pool!r}",
+            )  # fmt: skip
         _require_size("memory", self.memory)
         if not WALLTIME.fullmatch(self.walltime):
             raise checks.refuse(
@@ -155,6 +180,53 @@ class Slurm(_Table, frozen=True, kw_only=True, tag_field="kind", tag="slurm"):
         return int(parse_bytes(self.memory))
 
 
+class Slurm(Jobs, frozen=True, kw_only=True, tag_field="kind", tag="slurm"):
+    """Batch jobs of Slurm; each holds some worker processes with one thread each.
+
+    Jobs that end before the sweep, as at their time limit, are submitted again.
+    """
+
+    interface: Annotated[
+        str | None,
+        Meta(description='Network that workers and scheduler use, such as "ib0"; see `ip link`.'),
+    ] = None
+    log_directory: Annotated[
+        str, Meta(description="Of the jobs' output, in a folder that the nodes see.")
+    ] = "heomdask-jobs"
+    tls: Annotated[
+        Tls,
+        Meta(description="Encrypt: with certificates for this run only (true), or with a table."),
+    ] = False
+    more: Annotated[
+        tuple[Jobs, ...],
+        Meta(description="Jobs of other classes for the same sweep, such as some with GPUs."),
+    ] = ()
+
+    def __post_init__(self) -> None:
+        Jobs.__post_init__(self)
+        pools = [kind.pool for kind in (self, *self.more)]
+        if self.more and (None in pools or len(set(pools)) < len(pools)):
+            raise checks.refuse(
+                "pool", "another word in each table, where there are `more`", pools,
+                'write for example pool = "CPU" above, and pool = "GPU" in [[more]]',
+            )  # fmt: skip
+
+    @property
+    def kinds(self) -> tuple[Slurm, ...]:
+        """A profile for the jobs of each class, with all that they share."""
+        others = (msgspec.structs.asdict(jobs) for jobs in self.more)
+        alone = msgspec.structs.replace(self, more=())
+        return (alone, *(msgspec.structs.replace(alone, **fields) for fields in others))
+
+    @property
+    def pools(self) -> dict[str, int]:
+        return {kind.pool or ALIKE: kind.jobs * kind.processes_each for kind in self.kinds}
+
+    @property
+    def worker_nbytes(self) -> int:
+        return min(kind.job_nbytes // kind.processes_each for kind in self.kinds)
+
+
 class Ssh(_Table, frozen=True, kw_only=True, tag_field="kind", tag="ssh"):
     """Machines that can be logged in to without a password; the first runs the scheduler, too."""
 
@@ -177,7 +249,17 @@ class Ssh(_Table, frozen=True, kw_only=True, tag_field="kind", tag="ssh"):
     def __post_init__(self) -> None:
         _require_size("memory", self.memory)
 
+    @property
+    def pools(self) -> dict[str, int]:
+        return {ALIKE: len(self.hosts) * self.processes}
 
+    @property
+    def worker_nbytes(self) -> int:
+        """As if each were alone on this machine."""
+        return memory.available()
+
+
+# each tells `pools`, workers by class, and `worker_nbytes`, the memory of the smallest
 Profile = Local | Address | Slurm | Ssh
 
 

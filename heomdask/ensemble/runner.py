@@ -1,8 +1,8 @@
 """Who computes tasks: this process, or Dask workers.
 
 Takes: `Work` and tasks (lists of whole shards).
-Gives: `SerialRunner` and `DaskRunner`, both a `Runner` and `Watchable`; `Finished`, how a task
-    ended.
+Gives: `SerialRunner` and `DaskRunner`, both a `Runner` and `Watchable`, the second `Pooled`, too;
+    `Finished`, how a task ended.
 Next file: `cluster.py`, which starts local workers.
 
 Dask gives the tasks of a worker that dies to others, a few times, and then gives them up, whatever
@@ -26,16 +26,15 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import cloudpickle
 
 from heomdask import checks, memory
+from heomdask.ensemble.pools import ALIKE, Task
 from heomdask.errors import HeomdaskError
-from heomdask.results.chunks import Shard
 
 if TYPE_CHECKING:
     from distributed import Client
 
     from heomdask.ensemble.task import Report, Work
-    from heomdask.ensemble.view import Overview
+    from heomdask.ensemble.view import Ended, Overview
 
-Task = tuple[Shard, ...]
 Tell = Callable[[Task, float], None]  # how many points' worth of a task under way is done
 PATIENCE = 1.0  # seconds that a driver waits for a task before it looks at its store again
 DEATHS = 4  # of workers that computed a shard and nothing else, after which it is given up
@@ -94,6 +93,28 @@ class Watchable(Protocol):
         """
         ...
 
+    def show(self, ended: Ended) -> None:
+        """Let those others know of points that were given up; no task of a worker tells of them."""
+        ...
+
+
+@runtime_checkable
+class Pooled(Protocol):
+    """What a runner may do besides: compute with workers of several classes."""
+
+    @property
+    def pools(self) -> Mapping[str, int]:
+        """How many tasks run at once, now, by class; those that say none are of class `ALIKE`."""
+        ...
+
+    def submit_to(self, pool: str, task: Task) -> None:
+        """As `submit`, which lets any worker compute a task; only workers of that class."""
+        ...
+
+    def withdraw(self, task: Task) -> None:
+        """Forget a task that waits for workers of its class."""
+        ...
+
 
 class SerialRunner:
     """Computes in this process, one task after the other: for debugging."""
@@ -111,6 +132,9 @@ class SerialRunner:
 
     def watch(self, tell: Tell, overview: Overview) -> None:
         self._tell = tell
+
+    def show(self, ended: Ended) -> None:
+        """Nobody looks."""
 
     def start(self, work: Work) -> None:
         self._work = work
@@ -156,13 +180,18 @@ class DaskRunner:
     arguments and its report are a few hundred bytes. Keys are explicit, so that equal tasks are
     never taken for one. How far a long task is comes as an event, which Dask passes on from any
     worker; so does what became of its points, if the scheduler has a dashboard to show it on.
+
+    A worker's class is the first of its Dask resources, in the order of their names, and it runs at
+    most as many tasks at once as it has of that. Dask does not queue tasks for a class: they go to
+    the workers at once, so it is the driver that must not hand out too many.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._name = f"heomdask-{uuid.uuid4().hex[:12]}"
         self._count = 0
-        self._tasks: dict[Any, Task] = {}  # of futures
+        self._tasks: dict[Any, tuple[Task, str]] = {}  # of futures, with their pools
+        self._classes: dict[str, tuple[str, int]] = {}  # of workers, and how many tasks at once
         self._completed: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._events: _Events | None = None
         self._swept = False  # whether the scheduler clears up after a killed client
@@ -177,6 +206,19 @@ class DaskRunner:
 
     @property
     @_connected(OSError)
+    def pools(self) -> dict[str, int]:
+        threads: dict[str, int] = self._client.nthreads()
+        if not threads.keys() <= self._classes.keys():
+            workers = self._client.scheduler_info(n_workers=-1)["workers"]
+            self._classes = {a: _class(w["resources"]) for a, w in workers.items()}
+        found: Counter[str] = Counter()
+        for address in threads.keys() & self._classes.keys():
+            pool, most = self._classes[address]
+            found[pool] += min(threads[address], most)
+        return dict(found)
+
+    @property
+    @_connected(OSError)
     def memory(self) -> int:
         workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
         shares = [w["memory_limit"] // w["nthreads"] for w in workers.values() if w["memory_limit"]]
@@ -187,9 +229,13 @@ class DaskRunner:
 
         self._events = _Events(self._client, self._name, tell)
         with contextlib.suppress(Exception):  # a scheduler without heomdask, or that obeys nobody
-            self._viewed = self._client.run_on_scheduler(
-                open_view, self._name, self._client.id, overview
-            )
+            self._viewed = self._client.run_on_scheduler(open_view, self._name, overview)
+
+    def show(self, ended: Ended) -> None:
+        from heomdask.ensemble.view import TOPIC
+
+        if self._viewed:
+            self._client.log_event(TOPIC, ended.event(self._name))
 
     @_connected(OSError)
     def start(self, work: Work) -> None:
@@ -203,18 +249,28 @@ class DaskRunner:
             self._swept = True
 
     def submit(self, task: Task) -> None:
-        self._submit(task, None)
+        self._submit(task, ALIKE)
 
-    def _submit(self, task: Task, trial: str | None) -> None:
+    def submit_to(self, pool: str, task: Task) -> None:
+        self._submit(task, pool)
+
+    def _submit(self, task: Task, pool: str, trial: str | None = None) -> None:
         from heomdask.ensemble.worker import run_on_worker
 
         self._count += 1
         key, watched = f"{self._name}-{self._count}", self._events is not None
         future = self._client.submit(
-            run_on_worker, self._name, task, watched, self._viewed, trial, key=key, pure=False
-        )
-        self._tasks[future] = task
+            run_on_worker, self._name, task, watched, self._viewed, trial,
+            key=key, pure=False, resources=None if pool == ALIKE else {pool: 1},
+        )  # fmt: skip
+        self._tasks[future] = task, pool
         future.add_done_callback(self._completed.put)
+
+    def withdraw(self, task: Task) -> None:
+        futures = [future for future, (known, _) in self._tasks.items() if known == task]
+        for future in futures:
+            del self._tasks[future]
+        self._client.cancel(futures, force=True)
 
     @_connected()
     def wait(self) -> list[Finished]:
@@ -222,7 +278,9 @@ class DaskRunner:
 
         finished = []
         for future in self._ended():
-            task = self._tasks.pop(future)
+            if future not in self._tasks:  # withdrawn
+                continue
+            task, pool = self._tasks.pop(future)
             try:
                 finished.append(Finished(task, future.result()))
             except KilledWorker:
@@ -230,10 +288,10 @@ class DaskRunner:
                 if len(task) > 1 or self._trials.deaths(task) >= DEATHS:
                     finished.append(Finished(task, None))
                 else:
-                    self._submit(task, self._trials.topic)
+                    self._submit(task, pool, self._trials.topic)
             future.release()
         if self._events is not None:
-            self._events.pass_on({future.key: task for future, task in self._tasks.items()})
+            self._events.pass_on({f.key: task for f, (task, _) in self._tasks.items()})
         return finished
 
     def _view_lost(self, key: str) -> None:
@@ -273,6 +331,12 @@ class DaskRunner:
             if self._tasks:
                 self._client.cancel(list(self._tasks), force=True)
                 self._tasks.clear()
+
+
+def _class(resources: Mapping[str, float]) -> tuple[str, int]:
+    """The class of a worker, and how many tasks it runs at once at most."""
+    offered = {name: int(amount) for name, amount in resources.items() if amount >= 1}
+    return min(offered.items(), default=(ALIKE, sys.maxsize))
 
 
 class _Events:

@@ -7,10 +7,12 @@ Next file: `task.py`, what a worker does.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import platform
 import textwrap
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +31,7 @@ from heomdask.outcome import Outcome
 from heomdask.preparation import doubt
 from heomdask.results.folder import Folder
 from heomdask.results.store import Coordinate, Layout, Store
-from heomdask.results.wording import in_short
+from heomdask.results.wording import difference
 
 if TYPE_CHECKING:
     import xarray
@@ -65,7 +67,7 @@ def run(
         new = layout(sweep, found)
         require_disk(folder, store_nbytes(new))
         store = Store.create(folder, new)
-    with store.driving():
+    with _told_how_to_go_on(folder), store.driving():
         store = store.heal()
         if retry_failed:
             store.forget(Outcome.FAILED)
@@ -85,6 +87,18 @@ def run(
         )
     _warn_of_unphysical(dataset)
     return dataset
+
+
+@contextlib.contextmanager
+def _told_how_to_go_on(folder: Folder) -> Iterator[None]:
+    """What the store holds, as a last line below the traceback of Ctrl-C."""
+    from heomdask.results.dataset import progress_text
+
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"{progress_text(folder)}; run the sweep on it again to go on.")
+        raise
 
 
 def _warn_of_doubts(sweep: Sweep, found: list[Probe]) -> None:
@@ -229,14 +243,8 @@ def _differences(sweep: Sweep, store: Store) -> str:
         {**a, "kinds": [k.replace("i", "f") for k in a["kinds"]]}  # older stores keep int64
         for a in there["axes"]
     ]
-    words = []
-    for key, here in sweep.specification.items():
-        pair = there.get(key), here
-        if pair[0] != here:
-            short = tuple(in_short(str(value)) for value in pair)
-            kept, asked = short if short[0] != short[1] else map(repr, pair)
-            words.append(f"`{key}` is {kept} there and {asked} here")
-    return "; ".join(words)
+    pairs = [(key, there.get(key), here) for key, here in sweep.specification.items()]
+    return "; ".join(difference(*pair) for pair in pairs if pair[1] != pair[2])
 
 
 def _find(sweep: Sweep, remembered: dict[str, Any]) -> tuple[int, ...] | None:

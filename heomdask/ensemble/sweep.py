@@ -160,13 +160,17 @@ class Sweep:
     def parameter_names(self) -> tuple[str, ...]:
         return tuple(name for d in self.grid.dimensions for name, _ in d.axes)
 
-    def point(self, index: Index) -> Point:
-        """Build one point; whatever `build` raises comes through."""
+    def rng(self, index: Index) -> np.random.Generator | None:
+        """The random numbers of a point, if there are samples; new ones each time."""
+        sample = self.grid.sample(index)
+        return None if sample is None else sample_rng(self.seed, sample)
+
+    def point(self, index: Index, rng: np.random.Generator | None = None) -> Point:
+        """Build one point, with `rng(index)`; whatever `build` raises comes through."""
         parameters = self.grid.parameters(index)
         solver = {n: parameters.pop(n, getattr(self, n)) for n in SOLVER_AXES}
-        sample = self.grid.sample(index)
-        if sample is not None:
-            parameters["rng"] = sample_rng(self.seed, sample)
+        if self.samples is not None:
+            parameters["rng"] = rng or self.rng(index)
         built = self.build(**parameters)
         if not isinstance(built, tuple) or len(built) != 2:
             raise checks.refuse("build", "a function that returns (Problem, rho0)", built)

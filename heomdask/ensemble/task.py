@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -87,9 +87,6 @@ class _OpenShard:
     waiting: int = 0
     failures: dict[Shard, tuple[str, str]] = field(default_factory=dict)
 
-    def local(self, place: Shard, shape: Sequence[int]) -> Shard:
-        return tuple(p - s * n for p, s, n in zip(place, self.shard, shape, strict=True))
-
 
 @dataclass(frozen=True, eq=False)
 class _Job:
@@ -127,19 +124,19 @@ def run_task(
         owner = writer.open(shard)
         places = work.missing(shard, owner.values["status"])
         owner.waiting = len(places)
-        for place in places:
-            job = _job(work, writer, owner, place)
-            if job is not None:
-                groups.setdefault(job.group, []).append(job)
+        for job in _jobs(work, writer, owner, places):
+            groups.setdefault(job.group, []).append(job)
     for jobs in groups.values():
         for batch in _batches(work, jobs, memory_limit or sys.maxsize):
             _solve(work, writer, batch, told)
     return Report(writer.points, writer.failed, time.perf_counter() - started)
 
 
-def fail_shard(work: Work, shard: Shard, reason: str) -> Report:
+def fail_shard(
+    work: Work, shard: Shard, reason: str, ended: Callable[[Index, Outcome, str], None]
+) -> Report:
     """Record all that a shard lacks as failed; for shards whose workers keep dying."""
-    writer = _Writer(work)
+    writer = _Writer(work, ended)
     owner = writer.open(shard)
     places = work.missing(shard, owner.values["status"])
     owner.waiting = len(places)
@@ -180,17 +177,24 @@ class _Writer:
         return _OpenShard(shard, self.files.read_all(shard) if known else self.files.blanks())
 
     def put(
-        self, owner: _OpenShard, place: Shard, values: dict[str, Any], outcome: Outcome
+        self,
+        owner: _OpenShard,
+        places: Sequence[Shard],
+        values: dict[str, NDArray[Any]],
+        outcomes: Sequence[Outcome],
     ) -> None:
-        """One point's values."""
-        local = owner.local(place, self.files.shard)
-        for name, value in values.items():
-            owner.values[name][local] = value
-        owner.values["status"][local] = outcome
-        self.points += 1
-        if self.ended is not None and (asked := self.work.match.wanted(place)) is not None:
-            self.ended(asked, outcome, owner.failures.get(place, ("", ""))[0])
-        owner.waiting -= 1
+        """Some points of a shard; their values are (n, ...)."""
+        first = [s * n for s, n in zip(owner.shard, self.files.shard, strict=True)]
+        local = tuple((np.array(places) - first).T)
+        for name, column in values.items():
+            owner.values[name][local] = column
+        owner.values["status"][local] = outcomes
+        self.points += len(places)
+        if self.ended is not None:
+            for place, outcome in zip(places, outcomes, strict=True):
+                if (asked := self.work.match.wanted(place)) is not None:
+                    self.ended(asked, outcome, owner.failures.get(place, ("", ""))[0])
+        owner.waiting -= len(places)
         if owner.waiting == 0:
             if owner.failures:
                 record_failures(self.files.folder, owner.failures)
@@ -201,7 +205,7 @@ class _Writer:
         """One point's failure."""
         self.failed += 1
         owner.failures[place] = (error, trace)
-        self.put(owner, place, {}, Outcome.FAILED)
+        self.put(owner, [place], {}, [Outcome.FAILED])
 
     def caught(self, owner: _OpenShard, place: Shard, error: Exception) -> None:
         """One point's failure, from what it raised."""
@@ -211,17 +215,24 @@ class _Writer:
         self.fail(owner, place, text, "".join(traceback.format_exception(error)))
 
 
-def _job(work: Work, writer: _Writer, owner: _OpenShard, place: Shard) -> _Job | None:
-    """Build and prepare one point; None if that failed (and is recorded)."""
-    asked = work.match.wanted(place)
-    assert asked is not None
-    try:
-        point = work.sweep.point(asked)
-        prepared = prepare_point(work.sweep, point)
-    except Exception as error:
-        writer.caught(owner, place, error)
-        return None
-    return _Job(owner, place, point, prepared)
+def _jobs(
+    work: Work, writer: _Writer, owner: _OpenShard, places: Sequence[Shard]
+) -> Iterator[_Job]:
+    """Build and prepare points, but those where that fails (which is recorded).
+
+    A problem is prepared before the next is built: what its functions read may change then. Random
+    numbers are made before all: beside `build` they would take twice as long, for want of cache.
+    """
+    asked = [index for place in places if (index := work.match.wanted(place)) is not None]
+    rngs = [work.sweep.rng(index) for index in asked]
+    for place, index, rng in zip(places, asked, rngs, strict=True):
+        try:
+            point = work.sweep.point(index, rng)
+            prepared = prepare_point(work.sweep, point)
+        except Exception as error:
+            writer.caught(owner, place, error)
+        else:
+            yield _Job(owner, place, point, prepared)
 
 
 def batch_nbytes(sweep: Sweep, prepared: Prepared, members: int) -> int:
@@ -320,55 +331,57 @@ def _keep(writer: _Writer, batch: list[_Job], result: BatchResult, seconds: floa
 
     A value that does not fit into the store is that member's failure.
     """
-    columns = _columns(writer.files, result, seconds)
+    values, wrong = _values(writer.files, result, seconds)
+    members: dict[_OpenShard, list[int]] = {}
     for m, job in enumerate(batch):
-        try:
-            values = _values(writer.files, columns, m)
-        except InputError as error:
-            writer.caught(job.owner, job.place, error)
-            continue
-        writer.put(job.owner, job.place, values, result.outcomes[m])
-
-
-def _columns(files: Files, result: BatchResult, seconds: float) -> dict[str, NDArray[Any]]:
-    """Values of all members, (M, ...), by the store's variables."""
-    found: dict[str, NDArray[Any]] = {}
-    for name in (v.name for v in files.variables if v.name != "status"):
-        if name == "rho" and result.rho is not None:
-            found[name] = result.rho
-        elif name in result.observables:
-            found[name] = result.observables[name]
-        elif name == "seconds":
-            found[name] = np.full(len(result.outcomes), seconds)
+        if m in wrong:
+            writer.caught(job.owner, job.place, wrong[m])
         else:
-            found[name] = np.array(
-                [own.get(name, np.nan) for own in result.stats], dtype=np.float64
-            )
-    return found
+            members.setdefault(job.owner, []).append(m)
+    for owner, who in members.items():
+        own = {name: column[who] for name, column in values.items()}
+        writer.put(owner, [batch[m].place for m in who], own, [result.outcomes[m] for m in who])
 
 
-def _values(files: Files, columns: Mapping[str, NDArray[Any]], m: int) -> dict[str, Any]:
-    """One member's values, if they fit into the store."""
-    found: dict[str, Any] = {}
-    for name, column in columns.items():
-        variable = files.variable(name)
+def _values(
+    files: Files, result: BatchResult, seconds: float
+) -> tuple[dict[str, NDArray[Any]], dict[int, InputError]]:
+    """Values of all members, (M, ...), by the store's variables; whose do not fit, and why."""
+    found: dict[str, NDArray[Any]] = {}
+    wrong: dict[int, InputError] = {}
+    for variable in files.variables[:-1]:
+        name, column = variable.name, _column(variable.name, result, seconds)
         if column.shape[1:] != variable.shape:
-            raise InputError(
+            error = InputError(
                 f"`build` must return problems of one size, got {name} of shape {column.shape[1:]} "
                 f"where the store has {variable.shape}; use one store for each size."
             )
-        found[name] = _as_stored(name, column[m], variable.dtype)
-    return found
-
-
-def _as_stored(name: str, value: Any, dtype: str) -> Any:
-    """Complex values for a real variable only if their imaginary parts are rounding."""
-    if dtype == "float64" and np.iscomplexobj(value):
-        size = np.max(np.abs(value), initial=0.0)
-        if np.max(np.abs(value.imag), initial=0.0) > REAL_TO * max(size, 1.0):
-            raise InputError(
-                f"`build` must return Hermitian initial states like those at the first points, got "
+            return {}, dict.fromkeys(range(len(result)), error)
+        if variable.dtype == "float64" and np.iscomplexobj(column):
+            error = InputError(
+                "`build` must return Hermitian initial states like those at the first points, got "
                 f"one where the observable {name!r} is complex; use another store for it."
             )
-        return value.real
-    return value
+            wrong.update(dict.fromkeys(_complex(column), error))
+            column = column.real
+        found[name] = column
+    return found, wrong
+
+
+def _column(name: str, result: BatchResult, seconds: float) -> NDArray[Any]:
+    """One variable's values of all members, (M, ...)."""
+    if name == "rho" and result.rho is not None:
+        return result.rho
+    if name in result.observables:
+        return result.observables[name]
+    if name == "seconds":
+        return np.full(len(result), seconds)
+    return np.array([own.get(name, np.nan) for own in result.stats], dtype=np.float64)
+
+
+def _complex(values: NDArray[Any]) -> list[int]:
+    """Members whose imaginary parts are more than rounding."""
+    flat = values.reshape(len(values), -1)
+    size = np.max(np.abs(flat), axis=1, initial=1.0)
+    found: list[int] = np.flatnonzero(np.max(np.abs(flat.imag), axis=1) > REAL_TO * size).tolist()
+    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,8 @@ class Ended:
         self._counts[int(outcome), self._cells.cell(index)] += 1
         self._error = self._error or error[:ERROR_CHARACTERS]
 
-    def event(self, sweep: str, key: str, worker: str) -> dict[str, Any]:
+    def event(self, sweep: str, key: str = "", worker: str = "") -> dict[str, Any]:
+        """For a view; without a worker, of points that were given up."""
         return {
             "sweep": sweep,
             "key": key,
@@ -87,7 +88,6 @@ class View(SchedulerPlugin):
     Parameters
     ----------
     name : of the run; also the topic on which its workers say how far their tasks are.
-    client : the Dask client that runs it; if that goes, the view is told to close.
 
     Attributes
     ----------
@@ -97,14 +97,7 @@ class View(SchedulerPlugin):
     lost : tasks whose workers died once too often; they are tried again, in smaller ones or alone.
     """
 
-    def __init__(
-        self,
-        scheduler: Any,
-        name: str,
-        overview: Overview,
-        client: str,
-        close: Callable[[], None],
-    ) -> None:
+    def __init__(self, scheduler: Any, name: str, overview: Overview) -> None:
         self.scheduler = scheduler
         self.name = name
         self.overview = overview
@@ -112,8 +105,6 @@ class View(SchedulerPlugin):
         self.history = History(time.time())
         self.errors: deque[str] = deque(maxlen=MOST_ERRORS)
         self.lost = 0
-        self._client = client
-        self._close = close
         self._told: dict[str, float] = {}  # points' worth of each task that is under way
 
     @property
@@ -137,17 +128,12 @@ class View(SchedulerPlugin):
         elif topic == TOPIC and msg["sweep"] == self.name:
             self._ended(msg)
 
-    def remove_client(self, scheduler: Any, client: str) -> None:
-        """The client is gone, maybe killed: so is the sweep."""
-        if client == self._client:
-            self._close()
-
     def _ended(self, event: dict[str, Any]) -> None:
         self.lost += event.get("lost", 0)
         for code, cell, points in event.get("counts", ()):
             self.counts[code, cell] += points
             self.counts[Outcome.PENDING, cell] -= points
-        if "worker" in event:
+        if event.get("worker"):
             points = sum(n for _, _, n in event["counts"])
             self._work_done(event["key"], event["worker"], points)
         self._told.pop(event["key"], None)

@@ -11,13 +11,12 @@ not asked for more than they say anyway.
 from __future__ import annotations
 
 import contextlib
-import functools
 from typing import Any
 
 from heomdask.ensemble.view import Overview, View
 
 
-def open_view(name: str, client: str, overview: Overview, dask_scheduler: Any) -> bool:
+def open_view(name: str, overview: Overview, dask_scheduler: Any) -> bool:
     """Begin to look at a sweep, if the scheduler has a dashboard; whether it has."""
     try:
         from heomdask.ensemble import panel
@@ -25,8 +24,7 @@ def open_view(name: str, client: str, overview: Overview, dask_scheduler: Any) -
         return False
     if not panel.attach(dask_scheduler):
         return False
-    close = functools.partial(close_view, name, dask_scheduler=dask_scheduler)
-    view = View(dask_scheduler, name, overview, client, close)
+    view = View(dask_scheduler, name, overview)
     dask_scheduler.add_plugin(view, name=name)
     with contextlib.suppress(ImportError):  # no prometheus_client
         from heomdask.ensemble import metrics
@@ -37,11 +35,11 @@ def open_view(name: str, client: str, overview: Overview, dask_scheduler: Any) -
 
 def close_view(name: str, dask_scheduler: Any) -> None:
     """Forget a sweep; one that is not known is no matter."""
-    from heomdask.ensemble import panel
-
     view = dask_scheduler.plugins.get(name)
     if view is None:
         return
+    from heomdask.ensemble import panel
+
     dask_scheduler.remove_plugin(name)
     panel.detach(dask_scheduler)
     with contextlib.suppress(ImportError):

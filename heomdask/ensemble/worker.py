@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import pickle
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +26,10 @@ from distributed.utils import sync
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from heomdask.ensemble import heap
+from heomdask.ensemble.pools import GPU, Task
 from heomdask.topology import Topology
 
 if TYPE_CHECKING:
-    from heomdask.ensemble.runner import Task
     from heomdask.ensemble.task import Report, Work
 
 
@@ -45,8 +47,9 @@ def dask_setup(worker: Any) -> None:
 class _Process:
     """How the whole process works while any sweep is known here.
 
-    BLAS has one thread, and freed memory is kept for the next array. No task may lift either:
-    others run beside it.
+    BLAS has one thread, freed memory is kept for the next array, and what is there already is no
+    garbage: collections would look through all modules again and again. No task may lift any of
+    that: others run beside it.
     """
 
     def __init__(self) -> None:
@@ -60,6 +63,7 @@ class _Process:
             if self._limits is None:
                 self._limits = threadpool_limits(limits=1, user_api="blas")
                 heap.keep()
+                gc.freeze()
 
     def release(self) -> None:
         with self._lock:
@@ -67,6 +71,7 @@ class _Process:
             if self._holders == 0 and self._limits is not None:
                 self._limits.restore_original_limits()
                 self._limits = None
+                gc.unfreeze()
                 heap.give_back()
 
 
@@ -74,7 +79,10 @@ _process = _Process()
 
 
 class WorkPlugin(WorkerPlugin):
-    """Keeps the shared part of a sweep's tasks; unpickled in the first task that needs it."""
+    """Keeps the shared part of a sweep's tasks; unpickled in the first task that needs it.
+
+    Where a sweep leaves the backend open, a worker of the class `GPU` computes on its card.
+    """
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
@@ -84,6 +92,7 @@ class WorkPlugin(WorkerPlugin):
 
         self._lock = threading.Lock()
         self._work: Work | None = None
+        self._has_card = GPU in worker.state.total_resources
         _process.hold()
 
     def teardown(self, worker: Any) -> None:
@@ -94,7 +103,10 @@ class WorkPlugin(WorkerPlugin):
         """The sweep, its store and what is asked for."""
         with self._lock:
             if self._work is None:
-                self._work = pickle.loads(self._payload)
+                work: Work = pickle.loads(self._payload)
+                if self._has_card and work.sweep.backend == "auto":
+                    work = replace(work, sweep=replace(work.sweep, backend="cupy"))
+                self._work = work
             return self._work
 
     def __getstate__(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,12 +45,7 @@ class Expanded:
 
     @property
     def n_modes(self) -> int:
-        return sum(exponents.n_modes for _, exponents, _ in self.baths)
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """Real parts of the decay rates of all modes, as `index_set` takes them."""
-        return tuple(rate for _, e, _ in self.baths for rate in e.gamma.real.tolist())
+        return len(self.rates)
 
     @functools.cached_property
     def modes(self) -> str:
@@ -57,38 +53,43 @@ class Expanded:
         return digest_of([(e.gamma, e.c, e.cbar, e.lateral) for _, e, _ in self.baths])
 
     @functools.cached_property
+    def _layout(self) -> _Layout:
+        return _layout(tuple((q.tobytes(), e, name) for q, e, name in self.baths))
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Real parts of the decay rates of all modes, as `index_set` takes them."""
+        return self._layout.rates
+
+    @property
+    def strength(self) -> float:
+        """The sum of all |c|."""
+        return self._layout.strength
+
+    @property
     def form(self) -> Form:
         """Real if every ADO of a Hermitian state stays Hermitian."""
-        return "real" if all(e.hermitian for _, e, _ in self.baths) else "complex"
+        return self._layout.form
 
-    @functools.cached_property
+    @property
     def couplings(self) -> tuple[int, ...]:
         """For each bath the first bath with the same Q, to the bit."""
-        first: dict[bytes, int] = {}
-        return tuple(first.setdefault(q.tobytes(), i) for i, (q, _, _) in enumerate(self.baths))
+        return self._layout.couplings
 
-    @functools.cached_property
+    @property
     def lateral(self) -> tuple[tuple[int, int, float], ...]:
         """Off-diagonal rates (k, l, Gamma_kl) with modes counted through all baths."""
-        entries: list[tuple[int, int, float]] = []
-        offset = 0
-        for _, exponents, _ in self.baths:
-            entries.extend((offset + k, offset + j, v) for k, j, v in exponents.lateral)
-            offset += exponents.n_modes
-        return tuple(entries)
+        return self._layout.lateral
 
     @functools.cached_property
     def key(self) -> Hashable:
         """See `structure`."""
         return (
-            self.form,
             self.d,
             _has_imag(self.hamiltonian),
             tuple((name, _has_imag(h)) for name, h in self.drives),
             tuple(_has_imag(op) for op in self.lindblad),
-            self.couplings,
-            tuple(_bath_structure(q.tobytes(), e, name) for q, e, name in self.baths),
-            tuple((k, j) for k, j, _ in self.lateral),
+            self._layout.key,
         )
 
 
@@ -107,7 +108,39 @@ def _has_imag(operator: Complex) -> bool:
     return bool(operator.imag.any())
 
 
-@functools.lru_cache(maxsize=4096)
+class _Layout(NamedTuple):
+    """What the baths alone say, as `Expanded` has it; `key` is their part of a structure."""
+
+    form: Form
+    rates: tuple[float, ...]
+    strength: float
+    couplings: tuple[int, ...]
+    lateral: tuple[tuple[int, int, float], ...]
+    key: Hashable
+
+
+@functools.lru_cache(maxsize=256)  # a key holds all operators
+def _layout(baths: tuple[tuple[bytes, Exponents, str | None], ...]) -> _Layout:
+    """Made once for all members with the same baths."""
+    first: dict[bytes, int] = {}
+    rates: list[float] = []
+    lateral: list[tuple[int, int, float]] = []
+    for i, (q, exponents, _) in enumerate(baths):
+        first.setdefault(q, i)
+        lateral.extend((len(rates) + k, len(rates) + j, v) for k, j, v in exponents.lateral)
+        rates.extend(exponents.gamma.real.tolist())
+    form: Form = "real" if all(e.hermitian for _, e, _ in baths) else "complex"
+    strength = sum(float(np.sum(np.abs(e.c))) for _, e, _ in baths)
+    couplings = tuple(first[q] for q, _, _ in baths)
+    key = (
+        form,
+        couplings,
+        tuple(_bath_structure(*bath) for bath in baths),
+        tuple((k, j) for k, j, _ in lateral),
+    )
+    return _Layout(form, tuple(rates), strength, couplings, tuple(lateral), key)
+
+
 def _bath_structure(operator: bytes, exponents: Exponents, name: str | None) -> Hashable:
     """What of a bath says which links exist; of A + i B, which elements of A and B are not zero."""
     filled = bytes(np.frombuffer(operator, dtype=np.float64) != 0)

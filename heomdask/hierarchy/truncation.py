@@ -17,7 +17,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,8 +187,8 @@ class Weighted(_Counted):
         return Bounds(weights, (self.depth,) * n_modes, budget)
 
 
-def as_truncation(depth: object) -> Truncation:
+def as_truncation(depth: Any) -> Truncation:
     """A truncation as it stands, or `Depth` of a whole number."""
     if isinstance(depth, Depth | ModeLimits | Weighted):
         return depth
-    return Depth(checks.whole_number("depth", depth))
+    return Depth(depth)

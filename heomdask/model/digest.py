@@ -15,6 +15,7 @@ import sysconfig
 import threading
 import types
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -23,7 +24,8 @@ import numpy as np
 from heomdask import checks
 from heomdask.errors import InputError
 
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+_STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
+_INSTALLED = {"site-packages", "dist-packages"}  # wherever they lie: of a system, user, environment
 _HEAP_TYPE = 1 << 9  # the interpreter's flag of a class that is made at run time
 _DATA = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray, np.generic)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -178,8 +180,14 @@ def _members(cls: type) -> list[tuple[str, str, Any]]:
 
 def _is_installed(function: types.FunctionType) -> bool:
     """Whether it is of an installed package, whose globals stay what they are."""
-    file = getattr(sys.modules.get(function.__module__ or ""), "__file__", None) or ""
-    return file.startswith(_INSTALLED)
+    return _lies_in_packages(getattr(sys.modules.get(function.__module__ or ""), "__file__", None))
+
+
+@functools.cache
+def _lies_in_packages(file: str | None) -> bool:
+    return file is not None and (
+        file.startswith(_STANDARD) or not _INSTALLED.isdisjoint(Path(file).parts)
+    )
 
 
 def _is_function(value: Any) -> bool:

@@ -88,7 +88,7 @@ class Coupling:
         expansion: Any = None,
     ) -> None:
         if correlation is None:
-            operators: tuple[ComplexArray, ...] = (checks.hermitian("Q", Q),)
+            operators: tuple[ComplexArray, ...] = (_operator(Q),)
             matrix = None
         else:
             operators = _operators(Q)
@@ -232,6 +232,18 @@ def counter_term(problem: Problem) -> Problem:
     changed = Problem(H, problem.couplings, drives=drives, lindblad=problem.lindblad)
     object.__setattr__(changed, "dims", problem.dims)
     return changed
+
+
+def _operator(Q: Any) -> ComplexArray:
+    """A checked operator: the same one for equal arrays, which every point of a sweep brings."""
+    if type(Q) is np.ndarray and not Q.dtype.hasobject:
+        return _checked(Q.tobytes(), Q.dtype, Q.shape)
+    return checks.hermitian("Q", Q)
+
+
+@functools.lru_cache(maxsize=64)
+def _checked(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ComplexArray:
+    return checks.hermitian("Q", np.ndarray(shape, dtype, data))
 
 
 def _operators(Q: Any) -> tuple[ComplexArray, ...]:

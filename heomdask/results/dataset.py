@@ -2,7 +2,7 @@
 
 Takes: a store, also while it is being filled.
 Gives: `open`, an `xarray.Dataset` sorted by its axes, and `mean`, statistics that skip missing
-    points and say how many there were; `failures`, what went wrong where.
+    points and say how many there were; `failures`, what went wrong where; `progress_text`.
 Next file: none in this folder; `../ensemble/` fills stores.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heomdask import checks
-from heomdask.errors import HeomdaskWarning, InputError, StoreError
+from heomdask.errors import HeomdaskError, HeomdaskWarning, InputError, StoreError
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import damaged_chunk
 from heomdask.results.folder import Folder, folder_of
@@ -82,6 +82,17 @@ def failures(store: str | Path | Folder) -> Iterator[tuple[str, str]]:
         words = [f"{d} {i}" for d, i in zip(dims, index, strict=True) if d not in dataset.coords]
         words += [_words(point, name) for name in names if name in point.coords]
         yield ", ".join(words), str(point["error"].values)
+
+
+def progress_text(store: str | Path | Folder) -> str:
+    """How many points a store holds, if it is one yet, in a few words."""
+    try:
+        status = Store.open(folder_of(store)).status()
+    except HeomdaskError:
+        return "nothing was computed yet"
+    needed = status[status != Outcome.NOT_NEEDED]
+    held = np.count_nonzero(needed != Outcome.PENDING)
+    return f"{held} of {needed.size} points are in {store}"
 
 
 def _words(point: xarray.Dataset, name: Hashable) -> str:

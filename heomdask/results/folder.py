@@ -16,6 +16,7 @@ import fcntl
 import os
 import re
 import shutil
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from heomdask.errors import StoreError
-from heomdask.results.lease import Lease
+from heomdask.results.lease import Lease, leased
 
 PARTIAL = ".partial"
 GROUP = "zarr.json"  # of the store itself; it is one only with this file
@@ -87,6 +88,10 @@ class Folder(ABC):
     @abstractmethod
     def driving(self) -> contextlib.AbstractContextManager[None]:
         """Hold the store as its only driver; what killed ones left is swept away."""
+
+    def driven(self) -> bool:
+        """Whether a driver holds the store now."""
+        return leased(self)
 
     @abstractmethod
     def zarr(self) -> Any:
@@ -208,15 +213,24 @@ class LocalFolder(Folder):
         with contextlib.ExitStack() as stack:
             stack.callback(os.close, lock)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                locked = _locked(lock)
+            except OSError:  # a file system without locks
+                locked = True
+                stack.enter_context(self._leased())
+            if not locked:
                 raise StoreError(
                     f"the store {self} is in use by another run; wait for it, or end it."
-                ) from None
-            except OSError:  # a file system without locks
-                stack.enter_context(self._leased())
+                )
             self._sweep_leftovers()
             yield
+
+    def driven(self) -> bool:
+        with contextlib.suppress(OSError), (self.path / LOCK).open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return super().driven()
 
     def _sweep_leftovers(self) -> None:
         """Delete the half-written files of killed processes, and their half-made stores."""
@@ -260,6 +274,18 @@ def deleted(place: str) -> StoreError:
     return StoreError(
         f"{place} was deleted while the sweep ran; run the sweep again, and leave its store alone."
     )
+
+
+def _locked(lock: int) -> bool:
+    """Take the lock of a store, if no driver has it; those who only ask have it for a moment."""
+    for pause in (0.05, 0.2, 0.0):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(pause)
+        else:
+            return True
+    return False
 
 
 def _unwritable(path: Path, error: Exception) -> StoreError:

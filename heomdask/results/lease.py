@@ -1,7 +1,8 @@
 """One driver a store where the file system has no locks: a lease that is renewed while it is held.
 
 Takes: the folder of a store.
-Gives: `Lease`: a small file that says who drives the store since when.
+Gives: `Lease`: a small file that says who drives the store since when; `leased`, whether somebody
+    does.
 Next file: `store.py`.
 
 A process that ends in any way stops renewing, so its lease grows stale and the next one takes the
@@ -105,14 +106,7 @@ class Lease:
                 self._folder.write({LEASE: self._content()})
 
     def _holder(self) -> dict[str, Any] | None:
-        """What the lease says; nothing, if it was cut off, which is as good as stale."""
-        content = self._folder.read([LEASE]).get(LEASE)
-        if content is None:
-            return None
-        try:
-            return dict(json.loads(content))
-        except (ValueError, TypeError):
-            return {}
+        return _holder(self._folder)
 
     def _is_mine(self, holder: dict[str, Any] | None) -> bool:
         return holder is not None and holder.get("token") == self._mine["token"]
@@ -125,6 +119,23 @@ class Lease:
             f"the store {self._folder} is in use by another run, that of {_words(holder)}; wait "
             f"for it, or end it. A run that was killed is forgotten after {STALE:.0f} s."
         )
+
+
+def leased(folder: Folder) -> bool:
+    """Whether somebody holds a store by a lease."""
+    holder = _holder(folder)
+    return holder is not None and not _stale(holder)
+
+
+def _holder(folder: Folder) -> dict[str, Any] | None:
+    """What a lease says; nothing, if it was cut off, which is as good as stale."""
+    content = folder.read([LEASE]).get(LEASE)
+    if content is None:
+        return None
+    try:
+        return dict(json.loads(content))
+    except (ValueError, TypeError):
+        return {}
 
 
 def _user() -> str:

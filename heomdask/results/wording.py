@@ -1,7 +1,7 @@
-"""How what a store keeps as text reads in a message, a table or a picture.
+"""How what a store keeps reads in a message, a table or a picture.
 
-Takes: a text of the store.
-Gives: the same for people: a method or a truncation in short.
+Takes: a text of the store; entries of the specifications of a store and of a sweep.
+Gives: the same for people: a method or a truncation in short, and what differs.
 Next file: `dataset.py`.
 """
 
@@ -28,3 +28,43 @@ def in_short(text: str) -> str:
     except (SyntaxError, ValueError, TypeError):  # not written by a store
         pass
     return text
+
+
+def difference(key: str, there: Any, here: Any) -> str:
+    """How an entry of a store's specification (there) differs from a sweep's (here)."""
+    kept, asked = _in_words(key, there), _in_words(key, here)
+    if kept != asked:
+        return f"`{key}` is {kept} there and {asked} here"
+    if key == "observables":
+        names = ", ".join(sorted(name for name in here if here[name] != there[name]))
+        return f"`{key}` has another operator here for {names}"
+    if key == "times":
+        return f"`{key}` is {kept} at both, with others between"
+    return f"`{key}` is {there!r} there and {here!r} here"
+
+
+def _in_words(key: str, value: Any) -> str:
+    """An entry of a specification."""
+    match key, value:
+        case "times", {"unit": unit, "number": number, "first": first, "last": last}:
+            return f"{number} values from {first:g} to {last:g} {unit or ''}".rstrip()
+        case "axes", [*dimensions]:
+            return "; ".join(map(_axes_in_words, dimensions)) or "none"
+        case "observables", {**named}:
+            return ", ".join(sorted(map(str, named))) or "none"
+        case "save", [*words]:
+            return " and ".join(words)
+        case "samples", bool():
+            return "given" if value else "left out"
+    return in_short(str(value))
+
+
+def _axes_in_words(dimension: dict[str, Any]) -> str:
+    """The axes that run together along a dimension, with their units."""
+    named = zip(dimension["names"], dimension["units"], dimension["kinds"], strict=True)
+    words = [
+        f"{name}{f' / {unit}' if unit else ''}{' (names)' if kind == 'O' else ''}"
+        for name, unit, kind in named
+    ]
+    own = dimension["names"] == [dimension["dimension"]]
+    return ", ".join(words) + ("" if own else f" along {dimension['dimension']}")

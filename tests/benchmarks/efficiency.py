@@ -25,8 +25,9 @@ import psutil
 
 import heomdask as hd
 from heomdask.batch import run_batch
-from heomdask.ensemble.cluster import connect, cores
+from heomdask.ensemble.cluster import connect
 from heomdask.ensemble.probe import prepare_point
+from heomdask.ensemble.profiles import cores
 from heomdask.ensemble.runner import DaskRunner, SerialRunner
 
 Row = dict[str, Any]
@@ -92,12 +93,14 @@ def fmo(points: int, depth: int = 3) -> hd.Sweep:
 
 # -- clocks ----------------------------------------------------------------------------------------
 
-PARTS = ("build", "hierarchy", "solver", "store")
-OWN = ("build", "hierarchy", "store", "rest of the task")  # of a task, outside the solver
+PARTS = ("random numbers", "build", "hierarchy", "solver", "store")
+OWN = ("random numbers", "build", "hierarchy", "store", "rest of the task")  # outside the solver
 
 
 def install() -> None:
     """Count the processor time of this process's tasks, part by part."""
+    import gc
+
     from heomdask.ensemble import sweep, task
     from heomdask.results.chunks import Files
 
@@ -119,6 +122,12 @@ def install() -> None:
 
         setattr(owner, name, wrapper)
 
+    def collecting(phase: str, about: Any) -> None:
+        sign = -1 if phase == "start" else 1
+        task.spent["garbage"] += sign * time.thread_time()
+
+    gc.callbacks.append(collecting)
+    timed(sweep, "sample_rng", "random numbers")
     timed(sweep.Sweep, "point", "build")
     timed(task, "prepare_point", "hierarchy")
     timed(task, "run_batch", "solver")
@@ -164,6 +173,7 @@ def measured(what: hd.Sweep, client: Any) -> Row:
     spent: Counter[str] = sum((Counter(c[0]) for c in after.values()), Counter())
     whole = sum(after[w][2] - before[w][2] for w in after)
     row: Row = {part: spent[part] * scale for part in PARTS}
+    row["garbage"] = spent["garbage"] * scale
     row["rest of the task"] = (spent["task"] - sum(spent[p] for p in PARTS)) * scale
     row["rest of the worker"] = (whole - spent["task"]) * scale
     row["client and scheduler"] = own * scale
@@ -173,6 +183,14 @@ def measured(what: hd.Sweep, client: Any) -> Row:
         "points": points, "workers": len(after), "wall": wall, "waited": waits,
         "rss": growth, "lengths": [t for c in after.values() for t in c[1]], "data": data,
     }  # fmt: skip
+
+
+def at_rest(client: Any, seconds: float = 10.0) -> float:
+    """Cores that Dask keeps busy while there is nothing to do: workers, scheduler and client."""
+    before, own = client.run(time.process_time), time.process_time()
+    time.sleep(seconds)
+    after, own = client.run(time.process_time), time.process_time() - own
+    return (sum(after[w] - before[w] for w in after) + own) / seconds
 
 
 class Memory:
@@ -227,18 +245,24 @@ def middle(values: list[float]) -> str:
 def many(points: int = 100_000) -> list[Row]:
     """One long run: where the time of a point goes."""
     with warm(2) as client:
+        idle = at_rest(client)
         row = measured(spin_boson(points), client)
-    row["these four"] = sum(row[name] for name in OWN)
-    shown = ("solver", *OWN, "these four", "rest of the worker", "client and scheduler", "outside")
+    row["within tasks"] = sum(row[name] for name in OWN)
+    row["of it, collecting garbage"] = row["garbage"]
+    row["of it, Dask at rest"] = idle * row["wall"] * 1e3 / points
+    shown = (
+        "solver", *OWN, "within tasks", "of it, collecting garbage", "rest of the worker",
+        "client and scheduler", "outside", "of it, Dask at rest",
+    )  # fmt: skip
     each = row["workers"] * row["wall"] * 1e3 / points  # ms of a core
     rows: list[Row] = [
         {"part": n, "value": f"{row[n]:.3f} ms a point", "of the cores, %": f"{v:.1f}"}
         for n, v in ((n, 100 * row[n] / each) for n in shown)
     ]
-    share, four = 100 * row["outside"] / (row["outside"] + row["solver"]), row["these four"]
+    outside = row["outside"]
     facts = {
-        "outside, of all processor time": f"{share:.1f} %",
-        "the four, beside points of 3 ms": f"{100 * four / (four + 3):.1f} %",
+        "outside, of all processor time": f"{100 * outside / (outside + row['solver']):.1f} %",
+        "outside, beside points of 3 ms": f"{100 * outside / (outside + 3):.1f} %",
         "points": f"{points:,}", "wall time": f"{row['wall']:.0f} s",
         "a task was ready and had no core": f"{row['waited']:.0f} s",
         "tasks": len(row["lengths"]), "growth of client and scheduler": f"{row['rss']:.0f} MiB",

@@ -23,6 +23,7 @@ from heomdask.cli import main, plot
 from heomdask.cli.summary import pace_text, status_table, summary_table
 from heomdask.ensemble.cluster import Workers
 from heomdask.outcome import Outcome
+from heomdask.results.folder import folder_of
 
 BATH = hd.DrudeLorentz(lam=0.1, gamma=0.5, T=1.0)
 PADE = "Pade(N=1, coefficients='consistent')"
@@ -199,13 +200,19 @@ def test_a_status_tells_how_fast_a_store_is_filled() -> None:
     status = np.array([1] * 50 + [2] * 10 + [5] * 40 + [0] * 20, dtype=np.uint8)
     commits = [(500.0, 30), (900.0, 10), (910.0, 10), (950.0, 10)]
     there = "60 of 80 points that are needed are there"
-    assert pace_text(status, commits, 1000.0) == (
-        f"{there}, the last came 50.0 s ago: 0.2 points/s in the last minutes, about 100.0 s left "
-        "if a run goes on."
+    assert pace_text(status, commits, True, 1000.0) == (
+        f"{there}, the last came 50.0 s ago: 0.2 points/s in the last minutes, about 100.0 s left."
     )
-    assert pace_text(status, commits, 8150.0) == f"{there}, the last came 2.0 h ago."
-    assert pace_text(status, [], 1000.0) == f"{there}."
-    assert pace_text(status[:100], commits, 1000.0).startswith("60 of 60 points")
+    assert pace_text(status, commits, True, 8150.0) == f"{there}, the last came 2.0 h ago."
+    assert pace_text(status, [], True, 1000.0) == f"{there}."
+    go_on = "No run is active: the same `heomdask run`, or `Sweep.run`, goes on."
+    assert pace_text(status, commits, False, 1000.0) == (
+        f"{there}, the last came 50.0 s ago. {go_on}"
+    )
+    assert pace_text(status, [], False, 1000.0) == f"{there}. {go_on}"
+    for driven in (True, False):
+        said = pace_text(status[:100], commits, driven, 1000.0)
+        assert said == "60 of 60 points that are needed are there."
 
 
 class Ending(hd.SerialRunner):
@@ -229,10 +236,18 @@ def test_the_status_of_a_store_that_is_partly_filled(place: str) -> None:
     sweep = hd.Sweep(
         build, over={"e": [1.0, 2.0, 3.0]}, samples=64, times=[0, 1], depth=0, expansion=hd.Pade(0)
     )
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:
         sweep.run(place, client=Ending(), progress=False)
-    console = Console(width=200, file=io.StringIO())
-    console.print(status_table(place))
-    said = " ".join(console.file.getvalue().split())
-    assert re.search(r"\d+ of 192 points that are needed are there, the last came \d+\.\d s", said)
-    assert re.search(r"points/s in the last minutes, about .* left", said)
+    (note,) = caught.value.__notes__
+    assert re.fullmatch(r"\d+ of 192 points are in .*; run the sweep on it again to go on\.", note)
+
+    def said() -> str:
+        console = Console(width=200, file=io.StringIO())
+        console.print(status_table(place))
+        return " ".join(console.file.getvalue().split())
+
+    there = r"\d+ of 192 points that are needed are there, the last came \d+\.\d s ago"
+    assert re.search(rf"{there}\. No run is active: .* goes on\.", said())
+    with folder_of(place).driving():
+        assert re.search(rf"{there}: \S+ points/s in the last minutes, about .* left\.", said())
+    assert "No run is active" in said()

@@ -22,8 +22,9 @@ from heomdask.ensemble.cells import MOST_CELLS, Cells
 from heomdask.ensemble.cluster import Workers
 from heomdask.ensemble.grid import match
 from heomdask.ensemble.history import BINS, EARLIER, History
+from heomdask.ensemble.runner import DaskRunner, Finished, SerialRunner
 from heomdask.ensemble.view import MOST_ERRORS, TOPIC, Ended, Overview, View, views
-from heomdask.errors import InputError
+from heomdask.errors import HeomdaskWarning, InputError
 from heomdask.outcome import Outcome
 
 pytest.importorskip("bokeh", reason="needs bokeh, of the extra dashboard")
@@ -124,7 +125,7 @@ def view_of(what: hd.Sweep) -> View:
     scheduler = SimpleNamespace(plugins={}, workers=workers)
     matched = match(what.grid, [[] for _ in what.grid.dimensions], 0)
     overview = Overview.of(what, matched, np.zeros([0] * len(what.grid.shape), np.uint8))
-    view = View(scheduler, "run", overview, "client", lambda: None)
+    view = View(scheduler, "run", overview)
     scheduler.plugins["run"] = view
     return view
 
@@ -163,6 +164,45 @@ def test_work_under_way_counts_once_and_lost_tasks_are_known() -> None:
     assert view.history.points["tcp://host:0"].sum() == pytest.approx(3.0)
     assert view.cells_with([Outcome.DONE]).tolist() == [3, 0]
     assert view.lost == 1
+
+
+class Losing(SerialRunner):
+    """Loses every task; what it is to show goes to a view."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self.view = view
+
+    def show(self, ended: Ended) -> None:
+        self.view.log_event(TOPIC, ended.event("run"))
+
+    def wait(self) -> list[Finished]:
+        return [Finished(self._queue.popleft(), None)]
+
+
+def test_points_that_are_given_up_are_seen_as_failed(tmp_path: Path) -> None:
+    what = sweep(disordered, over={"T": [0.5, 1.0]}, samples=3)
+    view = view_of(what)
+    with pytest.warns(HeomdaskWarning, match="^6 of 6 points failed"):
+        what.run(tmp_path / "s.zarr", client=Losing(view))
+    assert view.outcomes() == {Outcome.FAILED: 6}
+    assert view.history.points == {}  # no worker has computed them
+    assert view.errors[-1].startswith("The worker died")
+
+
+def test_a_scheduler_is_told_of_points_that_are_given_up() -> None:
+    told: list[Any] = []
+    client: Any = SimpleNamespace(id="me", log_event=lambda topic, msg: told.append((topic, msg)))
+    ended = Ended(view_of(wide(a=[1, 2])).overview.cells)
+    ended((0, 0), Outcome.FAILED, "lost")
+    running = DaskRunner(client)
+    running.show(ended)
+    assert not told  # there is no dashboard
+    running._viewed = True
+    running.show(ended)
+    ((topic, event),) = told
+    assert (topic, event["sweep"], event["worker"]) == (TOPIC, running._name, "")
+    assert event["counts"] == [[Outcome.FAILED, 0, 1]]
 
 
 def page(view: View) -> Any:
@@ -289,7 +329,7 @@ def test_the_page_is_there_while_a_sweep_runs(
             scheduler = client.cluster.scheduler
             (view,) = views(scheduler)
             until = time.monotonic() + 10
-            while view.total - view.outcomes().get(Outcome.PENDING, 0) < self.points:
+            while view.total - view.outcomes().get(Outcome.PENDING, 0) < self.tally.done:
                 assert time.monotonic() < until
                 time.sleep(0.01)
             seen.append(view.outcomes())
@@ -330,7 +370,7 @@ def test_the_page_stands_beside_dasks_own() -> None:
     overview = view_of(wide(a=[1])).overview
     with dashboard(prefix="below") as client:
         for name in ("one", "another"):
-            assert client.run_on_scheduler(open_view, name, client.id, overview)
+            assert client.run_on_scheduler(open_view, name, overview)
         assert fetch(client, "below/status").count('href="heomdask"') == 1
         assert '"roots"' in fetch(client, "below/heomdask")
 
@@ -339,12 +379,14 @@ def test_the_page_stands_beside_dasks_own() -> None:
 def test_a_sweep_whose_client_is_gone_leaves_the_page() -> None:
     from distributed import Client
 
+    from heomdask.ensemble import leftovers
     from heomdask.ensemble.watching import open_view
 
     overview = view_of(wide(a=[1])).overview
     with dashboard() as client:
         with Client(client.cluster) as other:
-            assert other.run_on_scheduler(open_view, "run", other.id, overview)
+            other.run_on_scheduler(leftovers.attach, "run", other.id)
+            assert other.run_on_scheduler(open_view, "run", overview)
             assert len(views(client.cluster.scheduler)) == 1
         until = time.monotonic() + 10
         while views(client.cluster.scheduler) and time.monotonic() < until:
@@ -354,8 +396,6 @@ def test_a_sweep_whose_client_is_gone_leaves_the_page() -> None:
 
 def test_dasks_own_pages_call_the_tasks_of_all_sweeps_by_one_name() -> None:
     from dask.utils import key_split
-
-    from heomdask.ensemble.runner import DaskRunner
 
     assert key_split(f"{DaskRunner(SimpleNamespace())._name}-17") == "heomdask"  # type: ignore[arg-type]  # no call is made
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from heomdask.cli import main
-from heomdask.ensemble import jobqueue, profiles
-from heomdask.ensemble.cluster import Workers, cores
-from heomdask.ensemble.profiles import Address, Local, Slurm, Ssh
+from heomdask.ensemble import cluster, jobqueue, profiles
+from heomdask.ensemble.cluster import Workers
+from heomdask.ensemble.pools import ALIKE
+from heomdask.ensemble.profiles import Address, Local, Slurm, Ssh, cores
 from heomdask.ensemble.tls import warn_if_open
 from heomdask.errors import HeomdaskWarning, InputError
 
@@ -73,6 +74,16 @@ SCRIPTS = {
     ) + COMMON
     + f"PYTHON {WORKER.replace('distributed.cli.dask_worker', 'dask_cuda.cli')} --memory-limit "
     + f"29.80GiB --death-timeout 60 {LOADED} --resources GPU=1 --device-memory-limit 0\n",
+    "slurm-mixed": header(
+        "-p compute", "-A my-project", "-n 1", "--cpus-per-task=32", "--mem=60G", "-t 12:00:00",
+        "--output=HERE/heomdask-jobs/heomdask-%j.log",
+    ) + COMMON
+    + f"PYTHON {WORKER} --memory-limit 1.86GiB --nworkers 32 {END} {LOADED} --resources CPU=1 "
+    + "--interface ib0\n\n#!/usr/bin/env bash\n\n" + header(
+        "-p gpu", "-A my-project", "-n 1", "--cpus-per-task=8", "--mem=30G", "-t 04:00:00",
+        "--output=HERE/heomdask-jobs/heomdask-%j.log", "--gres=gpu:1",
+    ) + COMMON + f"PYTHON {WORKER} --memory-limit 29.80GiB {END} {LOADED} --resources GPU=1 "
+    + "--interface ib0\n",
 }  # fmt: skip
 
 
@@ -100,12 +111,16 @@ def test_words_and_addresses() -> None:
         ("memroy = 1", "unknown field `memroy`; did you mean `memory`?"),
         ("cores = 0", "`$.cores`"),
         ("cores = 2\nprocesses = 3", "`processes` must be at most `cores` (2), got 3"),
-        ("gpu = true", "`processes` must be 1 where `gpu` is true, got None"),
+        ("dask_cuda = true", "`dask_cuda` must be used with processes = 1 and pool"),
         ('memory = "64"', "`memory` must be a number with kB, MB, GB"),
         ('walltime = "12:00"', 'takes "12:00" as 12 minutes'),
         ('directives = ["#SBATCH -x"]', 'write for example "--exclusive", without #SBATCH'),
         ("tls = 3", "`$.tls`"),
         ("jobs = ", "is not valid TOML"),
+        ('[[more]]\npool = "GPU"', "`pool` must be another word in each table"),
+        ('pool = "GPU"\n[[more]]\npool = "GPU"', "got ['GPU', 'GPU']"),
+        ('pool = "a b"', "`$.pool`"),
+        ('pool = "a"\n[[more]]\npool = "b"\ntls = true', "unknown field `tls`"),
     ],
 )
 def test_a_wrong_key_or_size_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -146,11 +161,28 @@ def test_what_workers_cannot_be(arguments: dict[str, Any], said: str) -> None:
 
 
 def test_how_many_workers_share_a_sweep_and_with_how_much_memory() -> None:
-    assert Workers(cluster=Slurm(jobs=3, cores=4, memory="8 GiB")).share == (12, 2 * 2**30)
-    assert Workers(cluster=Slurm(jobs=3, cores=4, processes=2)).share == (6, 2 * 2**30)
-    assert Workers(cluster="local", workers=2).share[0] == 2
-    assert Workers(cluster="local").share[0] == cores()
-    assert Workers(cluster=Ssh(hosts=("a", "b"), processes=3)).share[0] == 6
+    assert Workers(cluster=Slurm(jobs=3, cores=4, memory="8 GiB")).share == ({ALIKE: 12}, 2 * 2**30)
+    assert Workers(cluster=Slurm(jobs=3, cores=4, processes=2)).share == ({ALIKE: 6}, 2 * 2**30)
+    assert Workers(cluster="local", workers=2).share[0] == {ALIKE: 2}
+    assert Workers(cluster="local").share[0] == {ALIKE: cores()}
+    assert Workers(cluster=Ssh(hosts=("a", "b"), processes=3)).share[0] == {ALIKE: 6}
+
+
+def test_profiles_of_several_classes() -> None:
+    mixed = profiles.read(DEPLOY / "slurm-mixed.toml")
+    assert Workers(cluster=mixed).share == ({"CPU": 128, "GPU": 1}, 64 * 10**9 // 32)
+    assert Workers(cluster=Local(workers=3, gpus=2)).share[0] == {"CPU": 3, "GPU": 2}
+    assert Workers(cluster=Local(gpus=1)).share[0] == {"CPU": max(1, cores() - 1), "GPU": 1}
+
+
+def test_as_many_cards_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(cluster.CARDS, raising=False)
+    assert cluster._cards(2) == ["0", "1"]
+    monkeypatch.setenv(cluster.CARDS, "3,GPU-7")
+    assert cluster._cards(1) == ["3"]
+    assert cluster._cards(2) == ["3", "GPU-7"]
+    with pytest.raises(InputError, match=r"^`gpus` must be at most those of .* \(3,GPU-7\), got 3"):
+        cluster._cards(3)
 
 
 def test_what_is_missing_is_said_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,10 +190,10 @@ def test_what_is_missing_is_said_before_anything_is_done(monkeypatch: pytest.Mon
     with pytest.raises(InputError, match="a machine without `sbatch`"), Workers(cluster="slurm"):
         pass
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for cluster, extra in (("slurm", "jobqueue"), ("ssh:a", "ssh")):
+    for place, extra in (("slurm", "jobqueue"), ("ssh:a", "ssh")):
         with (
             pytest.raises(InputError, match=rf"heomdask\[{extra}\]"),
-            Workers(cluster=cluster),
+            Workers(cluster=place),
         ):
             pass
 
@@ -174,6 +206,11 @@ def test_a_plan_shows_the_script_of_a_job_and_writes_nothing(
     output = capsys.readouterr().out
     assert "for 128 workers" in output
     assert "#SBATCH -p compute\n" in output
+    main.plan("spinboson", cluster=str(DEPLOY / "slurm-mixed.toml"))
+    output = capsys.readouterr().out
+    assert "for 128 CPU and 1 GPU workers" in output
+    assert "on 128 CPU workers" in output  # GPUs are measured when they are there
+    assert output.count("#SBATCH -p") == 2
     assert not list(tmp_path.iterdir())
 
 

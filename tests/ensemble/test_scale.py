@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import stopping_support
 from ensemble_support import PLUS, SZ
 
 import heomdask as hd
+from heomdask.ensemble import worker
 from heomdask.ensemble.runner import SerialRunner, Task
 from heomdask.ensemble.stopping import Stopping
 from heomdask.results.chunks import Shard
@@ -51,6 +53,17 @@ def test_arrays_of_a_worker_use_the_memory_of_those_before() -> None:
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.stdout == "True True True\n", done.stdout + done.stderr
+
+
+def test_collections_of_a_worker_pass_over_what_was_there() -> None:
+    assert gc.get_freeze_count() == 0
+    worker._process.hold()
+    worker._process.hold()
+    assert gc.get_freeze_count() > 10_000
+    worker._process.release()
+    assert gc.get_freeze_count() > 10_000
+    worker._process.release()
+    assert gc.get_freeze_count() == 0
 
 
 class _FirstTask(Exception):

@@ -24,7 +24,8 @@ import heomdask as hd
 from heomdask.cli.config import read, to_sweep
 from heomdask.ensemble import jobqueue, profiles
 from heomdask.ensemble.cluster import Workers, connect
-from heomdask.ensemble.profiles import Slurm
+from heomdask.ensemble.profiles import Jobs, Slurm
+from heomdask.ensemble.runner import DaskRunner
 from heomdask.errors import InputError
 from heomdask.outcome import Outcome
 from heomdask.results.folder import folder_of
@@ -224,6 +225,21 @@ def test_a_replacement_is_left_alone(folder: Path, slurm: dict[str, str]) -> Non
         wait_for(lambda: not client.nthreads())
         client.wait_for_workers(1, timeout=60)
         assert jobs(slurm) == [str(int(lost) + 1)]
+
+
+def test_jobs_of_several_classes(folder: Path, slurm: dict[str, str]) -> None:
+    """Each worker says its class, also in a job that takes the place of a lost one."""
+    more = Jobs(pool="B", cores=2, memory="1 GB")
+    mixed = Slurm(
+        pool="A", cores=1, memory="1 GB", interface="lo", log_directory="logs", more=(more,)
+    )
+    with Workers(cluster=mixed) as workers:
+        running = DaskRunner(workers.client())
+        wait_for(lambda: running.pools == {"A": 1, "B": 2}, 60)
+        (lost,) = (job.job_id for job in workers._cluster.workers.values() if "-1" in job.name)
+        ask(slurm, "scancel", "--signal=KILL", "--full", lost)
+        wait_for(lambda: running.pools == {"A": 1}, 60)
+        wait_for(lambda: running.pools == {"A": 1, "B": 2}, 60)
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["for this run", "given"])

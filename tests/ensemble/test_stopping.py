@@ -23,13 +23,14 @@ from rich.table import Table
 from stopping_support import LENGTH, Drawing, Interrupted, drawn, run, sweep
 
 import heomdask as hd
-from heomdask.cli.summary import progress_text, status_table, summary_table
+from heomdask.cli.summary import status_table, summary_table
 from heomdask.ensemble import shards, stopping
 from heomdask.ensemble.cluster import connect
 from heomdask.ensemble.runner import Finished, SerialRunner
 from heomdask.ensemble.tally import Tally
 from heomdask.errors import HeomdaskWarning, InputError
 from heomdask.outcome import Outcome
+from heomdask.results.dataset import progress_text
 from heomdask.results.folder import LocalFolder, folder_of
 from heomdask.results.spare import Spare
 from heomdask.results.store import Store

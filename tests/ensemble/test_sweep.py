@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from ensemble_support import (
+    COHERENCE,
     DEPHASING,
     LAM,
     PLUS,
@@ -253,6 +254,25 @@ def test_a_point_of_another_size_or_kind_is_a_failure_of_its_own(tmp_path: Path)
     assert "Hermitian initial states" in str(ds["error"].values[5])
 
 
+def test_a_point_is_prepared_before_the_next_is_built(tmp_path: Path) -> None:
+    """What its functions read may be changed by the next call of `build`."""
+    built: list[float] = []
+
+    def noting(lam: float) -> Any:
+        built.append(lam)
+        return problem(0.3, lam=lam), PLUS
+
+    class Checking(hd.Pade):
+        def expand(self, bath: Any) -> hd.Exponents:
+            assert bath.lam == built[-1]
+            return super().expand(bath)
+
+    lams = np.linspace(0.01, 0.02, 70)  # several in a shard
+    ds = run(sweep(noting, over={"lam": lams}, depth=1, expansion=Checking(1)), tmp_path / "s.zarr")
+    assert (ds["status"] == Outcome.DONE).all()
+    assert set(built) == set(lams)
+
+
 @pytest.mark.parametrize("kind", ["closure", "global", "attribute", "partial"])
 def test_a_build_that_cannot_travel_is_refused_by_name(tmp_path: Path, kind: str) -> None:
     import functools
@@ -289,13 +309,27 @@ def test_a_build_that_cannot_travel_is_refused_by_name(tmp_path: Path, kind: str
     ("changes", "said"),
     [
         ({"tol": 1e-5}, "`tol` is 1e-08 there and 1e-05 here"),
-        ({"times": [0.0, 1.0]}, "`times`"),
-        ({"depth": 3}, "`depth`"),
-        ({"expansion": hd.Pade(1)}, "`expansion`"),
-        ({"seed": 7}, "`seed`"),
-        ({"observables": {"c": SZ}}, "`observables`"),
-        ({"over": {"e": hd.axis([0.1], "fs")}}, "`axes`"),
-        ({"over": {"E": [0.1]}}, "`axes`"),
+        (
+            {"times": [0.0, 1.0]},
+            "`times` is 5 values from 0 to 4 there and 2 values from 0 to 1 here.",
+        ),
+        (
+            {"times": [0.0, 0.4, 1.0, 2.0, 4.0]},
+            "`times` is 5 values from 0 to 4 at both, with others between.",
+        ),
+        ({"depth": 3}, "`depth` is 5 there and 3 here"),
+        ({"expansion": hd.Pade(1)}, "`expansion` is Pade(4) there and Pade(1) here"),
+        ({"seed": 7}, "`seed` is 0 there and 7 here"),
+        ({"observables": {"c": SZ}}, "`observables` is Z, c there and c here"),
+        (
+            {"observables": {"c": COHERENCE, "Z": 2 * SZ}},
+            "`observables` has another operator here for Z.",
+        ),
+        ({"save": "rho"}, "`save` is rho and observables there and rho here"),
+        ({"over": {"e": hd.axis([0.1], "fs")}}, "`axes` is e there and e / fs here"),
+        ({"over": {"E": [0.1]}}, "`axes` is e there and E here"),
+        ({"over": {"e": {"0.1": 0.1}}}, "`axes` is e there and e (names) here"),
+        ({"over": [{"e": 0.1}]}, "`axes` is e there and e along point here"),
     ],
 )
 def test_a_store_of_another_sweep_is_refused(tmp_path: Path, changes: Any, said: str) -> None:

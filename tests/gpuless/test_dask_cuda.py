@@ -107,7 +107,7 @@ def test_the_command_of_a_job_starts_a_worker_of_dask_cuda(tmp_path: Path) -> No
     from heomdask.ensemble.jobqueue import job_script
     from heomdask.ensemble.profiles import Slurm
 
-    script = job_script(Slurm(cores=1, gpu=True, log_directory=str(tmp_path)))
+    script = job_script(Slurm(cores=1, pool="GPU", dask_cuda=True, log_directory=str(tmp_path)))
     (line,) = [line for line in script.splitlines() if "dask_cuda" in line]
     with (
         LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,

@@ -8,7 +8,7 @@ import pytest
 import heomdask as hd
 from heomdask.ensemble.axes import dimensions
 from heomdask.ensemble.grid import Grid
-from heomdask.results.wording import in_short
+from heomdask.results.wording import difference, in_short
 
 TEXTS = [
     (hd.Pade(2), "Pade(N=2, coefficients='consistent')", "Pade(2)"),
@@ -48,6 +48,20 @@ def test_a_number_of_numpy_reads_as_a_number() -> None:
 )
 def test_other_text_of_a_store_stays(text: str) -> None:
     assert in_short(text) == text
+
+
+def test_what_differs_between_a_store_and_a_sweep_is_said_in_words() -> None:
+    times = {"unit": "fs", "number": 101, "first": 0.0, "last": 1000.0, "digest": "a"}
+    shorter = times | {"number": 51, "last": 500.0, "digest": "b"}
+    there, here = "101 values from 0 to 1000 fs", "51 values from 0 to 500 fs"
+    assert difference("times", times, shorter) == f"`times` is {there} there and {here} here"
+    assert difference("samples", True, False) == "`samples` is given there and left out here"
+    pair = {"dimension": "a", "names": ["a", "b"], "units": ["K", None], "kinds": ["f", "O"]}
+    alone = {"dimension": "a", "names": ["a"], "units": ["K"], "kinds": ["f"]}
+    assert difference("axes", [pair], [alone]) == (
+        "`axes` is a / K, b (names) along a there and a / K here"
+    )
+    assert difference("error", None, 1e-3) == "`error` is None there and 0.001 here"
 
 
 def test_a_point_is_described_in_short_and_stored_whole() -> None:

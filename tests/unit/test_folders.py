@@ -20,7 +20,7 @@ import heomdask as hd
 from heomdask.errors import HeomdaskWarning, StoreError
 from heomdask.outcome import Outcome
 from heomdask.results import lease
-from heomdask.results.folder import Folder, folder_of
+from heomdask.results.folder import LOCK, Folder, folder_of
 from heomdask.results.lease import LEASE
 from heomdask.results.store import Coordinate, Store, record_failures
 
@@ -185,6 +185,26 @@ def test_a_store_has_one_driver(folder: Folder) -> None:
             Store.open(folder_of(str(folder))).driving(),
         ):
             pass
+
+
+def test_a_store_tells_whether_it_has_a_driver(folder: Folder, leased: Store) -> None:
+    for store in (Store.create(folder, layout()), leased):
+        looking = folder_of(store.folder)
+        assert not looking.driven()
+        with store.driving():
+            assert looking.driven()
+        assert not looking.driven()
+
+
+def test_who_looks_for_a_driver_keeps_none_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.create(folder_of(tmp_path / "s.zarr"), layout())
+    with (tmp_path / "s.zarr" / LOCK).open("wb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        monkeypatch.setattr(time, "sleep", lambda seconds: fcntl.flock(looking, fcntl.LOCK_UN))
+        with store.driving():
+            assert store.folder.driven()
 
 
 def test_a_lease_says_who_holds_the_store_since_when(leased: Store) -> None:

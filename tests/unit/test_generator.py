@@ -248,6 +248,16 @@ def test_members_of_a_sweep_share_a_structure():
     assert len({structure(fmo_like(rng, per_site=k)) for k in (1, 2, 3)}) == 3
 
 
+def test_what_baths_say_is_made_once_for_all_members_with_the_same():
+    bath = Exponents(c=[1, 2], gamma=[1, 3], lateral=[(0, 1, 0.5)])
+    members = [Expanded(e * SX, baths=((SZ, bath, None), (SX, bath, None))) for e in (1, 2)]
+    assert members[0].rates is members[1].rates
+    assert members[0].rates == (1, 3, 1, 3)
+    assert members[0].lateral == ((0, 1, 0.5), (2, 3, 0.5))
+    assert members[0].couplings == (0, 1)
+    assert members[0].strength == 6
+
+
 @pytest.mark.parametrize("count", [3, 8, 64])
 def test_numbers_of_a_member_do_not_depend_on_the_batch(count):
     """To the last bit, with lam = 0 among the members, in any order."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 import threading
+import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ import scipy.interpolate
 from heomdask.errors import InputError
 from heomdask.expansion import AAA
 from heomdask.model import Coupling, Problem, SpectralDensity
+from heomdask.model.digest import digest_of
 from heomdask.preparation import prepare
 
 
@@ -129,3 +133,19 @@ def test_two_splines_have_two_sets_of_exponents() -> None:
     weak, strong, again = (e.baths[0][1] for e in expanded)
     assert weak.digest == again.digest
     assert strong.reorganisation == pytest.approx(2 * weak.reorganisation, rel=0.05)
+
+
+def test_packages_count_by_name_wherever_they_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a system, a user or another environment: what is imported besides changes nothing."""
+    folder = tmp_path / "lib/python3/dist-packages"
+    folder.mkdir(parents=True)
+    (folder / "faraway.py").write_text(
+        "import sys\n\n\ndef j(w):\n    return len(sys.modules) * w\n"
+    )
+    monkeypatch.syspath_prepend(folder)
+    far = importlib.import_module("faraway")
+    before = digest_of(far.j)
+    monkeypatch.setitem(sys.modules, "another", types.ModuleType("another"))
+    assert digest_of(far.j) == before

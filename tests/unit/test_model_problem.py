@@ -139,6 +139,19 @@ def test_arrays_cannot_be_changed_behind_the_digest() -> None:
             array[0, 0] = 1.0
 
 
+def test_equal_operators_are_one_whoever_brings_them() -> None:
+    Q = np.diag([1.0, -1.0])
+    first = Coupling(Q, BATH).operators[0]
+    assert Coupling(Q.copy(), BATH).operators[0] is first
+    Q[0, 0] = 2.0
+    assert Coupling(Q, BATH).operators[0].tolist() == [[2, 0], [0, -1]]
+    assert first.tolist() == [[1, 0], [0, -1]]
+    same_bytes = np.array([1.0, 0.0, 0.0, -1.0])
+    for _ in range(2):
+        with pytest.raises(InputError, match="`Q`"):
+            Coupling(same_bytes, BATH)
+
+
 def test_breakpoints_are_collected() -> None:
     pulse = Samples([0, 100, 600, 700], [0, 1.5, 0, 0], kind="step")
     p = problem(

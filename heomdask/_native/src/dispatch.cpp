@@ -8,8 +8,9 @@ namespace heomdask {
 static bool runs(const std::string &isa) {
 #if defined(HEOMDASK_X86)
     if (isa == "avx512")
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+        return runs("avx2") && __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512bw");
     if (isa == "avx2")
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
