@@ -8,7 +8,7 @@ Next file: `preparation.py`, which counts a hierarchy before it is built.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -138,9 +138,9 @@ def readable(nbytes: float) -> str:
     return f"{nbytes:,.3g} TB"
 
 
-def require(nbytes: float, what: str, remedy: str) -> None:
-    """Raise `TooLarge` if `nbytes` is more than what is free."""
-    if not fits(nbytes):
+def require(nbytes: float, what: str, remedy: str, free: Callable[[], int] | None = None) -> None:
+    """Raise `TooLarge` if `nbytes` is more than what is `free`, by default of the host's memory."""
+    if nbytes >= SMALL and nbytes > (left := (free or available)()):
         raise TooLarge(
-            f"{what} needs about {readable(nbytes)} and {readable(available())} are free; {remedy}."
+            f"{what} needs about {readable(nbytes)} and {readable(left)} are free; {remedy}."
         )

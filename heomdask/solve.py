@@ -437,7 +437,7 @@ def refuse_if_too_large(
     if "ados" in request.save:
         what += f" that saves all of them at {n_times:,} times"
         remedy = 'leave "ados" out of `save` (sol.ados has the last ones), or give fewer `times`'
-    memory.require(need, what, remedy)
+    memory.require(need, what, remedy, backend.free)
 
 
 def as_linear_operator(

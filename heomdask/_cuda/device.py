@@ -3,6 +3,8 @@
 Takes: the module `cupy`, or an object with those of its names that are used here.
 Gives: `Device`. Every transfer is a call of `upload` or `download`; nothing else crosses over.
 Next file: `backends/cupy_.py`.
+
+CuPy keeps freed memory, each stream's apart. A new device gives it all back to the card first.
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from heomdask import memory
+from heomdask.errors import TooLarge
 from heomdask.plan import AnyArray
 
 Array = Any  # in the memory of the card
 Macros = tuple[tuple[str, str | int], ...]
 
 OPTIONS = ("--std=c++17", "--fmad=false")  # nothing is contracted that is not written as such
+PIECE = 512  # bytes: CuPy's pool hands out whole ones
 _FOLDER = Path(__file__).parent
 
 
@@ -37,6 +42,11 @@ def number_macros(dtype: np.dtype[Any]) -> Macros:
     return (("HD_REAL", real), ("HD_COMPLEX", int(dtype.kind == "c")))
 
 
+def occupied(nbytes: int) -> int:
+    """Bytes that an array of so many takes of the card."""
+    return -(-nbytes // PIECE) * PIECE
+
+
 class Device:
     """The card that is current when this is made, with a stream of its own."""
 
@@ -45,6 +55,7 @@ class Device:
         self._device = api.cuda.Device()
         with self._device:
             self.stream = api.cuda.Stream(non_blocking=True)
+            api.get_default_memory_pool().free_all_blocks()
         self._modules: dict[tuple[str, Macros], Any] = {}
         self._kernels: dict[tuple[str, str, Macros], Any] = {}
         self._lock = threading.Lock()
@@ -60,11 +71,26 @@ class Device:
         """What it can do, as ``sm_90``."""
         return f"sm_{self._device.compute_capability}"
 
+    @property
+    def free(self) -> int:
+        """Bytes of the card that may still be taken, or of the limit that its pool was set."""
+        pool = self._api.get_default_memory_pool()
+        with self._device:
+            left: int = self._api.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
+            limit: int = pool.get_limit()  # 0 if there is none
+            return min(left, limit - pool.used_bytes()) if limit else left
+
     @contextlib.contextmanager
     def _here(self) -> Iterator[None]:
         """On this card and in this queue, whatever the calling thread has used before."""
-        with self._device, self.stream:
-            yield
+        try:
+            with self._device, self.stream:
+                yield
+        except self._api.cuda.memory.OutOfMemoryError as error:
+            raise TooLarge(
+                f"The memory of {self.name} has run out, where {memory.readable(self.free)} are "
+                "free; run fewer members in a batch, or smaller problems."
+            ) from error
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """Memory that holds anything."""

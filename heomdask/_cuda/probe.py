@@ -37,17 +37,18 @@ def load() -> Any:
 def cause(cupy: Any) -> tuple[str, str] | None:
     """Why this CuPy cannot run here, and what to do; None if it can."""
     runtime = cupy.cuda.runtime
-    needs = f"CuPy {cupy.__version__} is built for CUDA {_version(runtime.runtimeGetVersion())}"
+    built = _version(runtime.runtimeGetVersion())
     if runtime.is_hip:
         return "this CuPy is built for AMD's ROCm", _EXTRAS
     if runtime.driverGetVersion() == 0:
         return (
-            f"no NVIDIA driver was found (libcuda.so.1 cannot be loaded; {needs})",
-            "install the driver, or use backend='native' on a machine without a card",
+            "this machine has no NVIDIA driver (no libcuda.so.1)",
+            f"install one for CUDA {built}, or use backend='native' where there is no GPU",
         )
     try:
         devices = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
+        needs = f"CuPy {cupy.__version__} is built for CUDA {built}"
         return _no_devices(error, _version(runtime.driverGetVersion()), needs)
     if devices == 0:
         return _NOTHING_VISIBLE

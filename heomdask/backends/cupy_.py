@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask._cuda import probe
-from heomdask._cuda.device import Array, Device, Macros, number_macros
+from heomdask._cuda.device import Array, Device, Macros, number_macros, occupied
 from heomdask._cuda.lower import lower
 from heomdask.backends.local import local_inverse
 from heomdask.backends.traits import (
@@ -52,7 +52,13 @@ class CupyCompiled:
 
     @property
     def nbytes(self) -> int:
-        return sum(int(getattr(table, "nbytes", 0)) for table in self.tables)
+        return sum(occupied(getattr(table, "nbytes", 0)) for table in self.tables)
+
+    @property
+    def state_nbytes(self) -> int:
+        """Bytes of the card that a state takes."""
+        p = self.plan
+        return occupied(p.n_cols * p.d**2 * p.n_members * self.dtype.itemsize)
 
     @property
     def numbers(self) -> Macros:
@@ -89,6 +95,9 @@ class CupyBackend(BackendBase):
         return BackendInfo(
             "cupy", self._device.name, self._device.capability, ("float64", "float32"), 1, True
         )
+
+    def free(self) -> int:
+        return self._device.free
 
     def compile(self, plan: Plan, dtype: str = "float64") -> CupyCompiled:
         full = state_dtype(plan, dtype)

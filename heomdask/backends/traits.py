@@ -21,6 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from heomdask import memory
 from heomdask.backends.local import local_inverse
 from heomdask.plan import AnyArray, Plan, Scalars
 
@@ -104,6 +105,10 @@ class BackendTraits(Protocol):
 
         It is no whole number where the rows of a single member are filled up.
         """
+        ...
+
+    def free(self) -> int:
+        """Bytes that states may still take, in the memory where this backend has them."""
         ...
 
     def empty(self, compiled: Compiled) -> State:
@@ -217,11 +222,14 @@ class BackendTraits(Protocol):
 
 
 class BackendBase:
-    """The defaults: `recur` as a loop over `apply`, a local solve on the host, a CPU's no-ops."""
+    """The defaults: `recur` as a loop over `apply`, a local solve on the host; a CPU's memory."""
 
     def columns(self, d: int, n_members: int) -> float:
         del d
         return n_members
+
+    def free(self) -> int:
+        return memory.available()
 
     def recur(
         self: BackendTraits,

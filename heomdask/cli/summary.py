@@ -193,7 +193,7 @@ def pace_text(
 
 
 def backends_table() -> Table:
-    """Every backend: where and how it runs here; below, why others cannot, and the CPUs."""
+    """Every backend: where and how it runs here; below, the CPUs, and why others cannot run."""
     from heomdask.backends import registry
     from heomdask.backends.traits import BackendInfo
     from heomdask.topology import Topology
@@ -208,5 +208,5 @@ def backends_table() -> Table:
             table.add_row(name, found.device, found.isa, str(found.threads), precision, found.notes)
         else:
             missing.append(escape(str(found)))
-    table.caption = "\n".join([str(Topology.read()), *missing])
+    table.caption = "\n\n".join([str(Topology.read()), *missing])
     return table

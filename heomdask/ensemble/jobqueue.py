@@ -45,6 +45,7 @@ LOOK, LOOK_RARELY = 1.0, 30.0  # seconds between two looks at the queue, first a
 MOST_FAILURES = 3  # jobs in a row that end before their workers are there
 LOG_LINES = 8
 LOADED = ["--no-dashboard", "--preload", "heomdask.ensemble.remote"]
+FOR_CARDS = ["--device-memory-limit", "0"]  # of dask-cuda: Dask keeps no data there
 SETTINGS = {  # of the scheduler
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.scheduler.allowed-failures": 10,  # a time limit is nobody's fault
@@ -85,7 +86,8 @@ def _job(profile: Slurm) -> dict[str, Any]:
         "python": python(profile),
         "local_directory": None if scratch is None else f'"{scratch}"',  # may hold a variable
         "death_timeout": SECONDS_TO_FIND,
-        "worker_extra_args": [*LOADED, *resources],
+        "worker_command": "dask_cuda.cli" if profile.dask_cuda else "distributed.cli.dask_worker",
+        "worker_extra_args": [*LOADED, *resources, *FOR_CARDS * profile.dask_cuda],
     }
 
 

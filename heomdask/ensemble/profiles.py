@@ -119,6 +119,13 @@ class Jobs(_Table, frozen=True, kw_only=True):
     ] = "01:00:00"
     partition: Annotated[str | None, Meta(description="Else the site's default.")] = None
     account: Annotated[str | None, Meta(description="What the time is charged to.")] = None
+    dask_cuda: Annotated[
+        bool,
+        Meta(
+            description="Whether the one worker of a job, of the pool GPU, is started by dask-cuda "
+            "(of the extra cuda12 or cuda13)."
+        ),
+    ] = False
     directives: Annotated[
         tuple[str, ...],
         Meta(description='More options of sbatch, such as "--exclusive" or "--gres=gpu:1".'),
@@ -143,6 +150,11 @@ class Jobs(_Table, frozen=True, kw_only=True):
             raise checks.refuse(
                 "processes", f"at most `cores` ({self.cores})", self.processes, "each needs one"
             )
+        if self.dask_cuda and (self.processes_each, self.pool) != (1, GPU):
+            raise checks.refuse(
+                "dask_cuda", 'used with processes = 1 and pool = "GPU"',
+                f"it with {self.processes_each} and {self.pool!r}",
+            )  # fmt: skip
         _require_size("memory", self.memory)
         if not WALLTIME.fullmatch(self.walltime):
             raise checks.refuse(

@@ -33,6 +33,7 @@ from heomdask.ensemble.grid import Index, Match
 from heomdask.ensemble.probe import Probe, prepare_point
 from heomdask.ensemble.sweep import Point, Sweep
 from heomdask.errors import BackendUnavailable, InputError, StoreError, TooLarge
+from heomdask.expansion.notices import warn
 from heomdask.outcome import Outcome
 from heomdask.preparation import Prepared
 from heomdask.results.chunks import Files, Shard
@@ -115,7 +116,6 @@ def run_task(
     task that takes less than that. `ended` is called for every point that is computed, with its
     index in the grid, its outcome, and the text of its error or none.
     """
-    room = min(memory.available(), memory_limit or sys.maxsize) // 2
     started = time.perf_counter()
     writer = _Writer(work, ended)
     told = None if tell is None else _Paced(tell)
@@ -127,7 +127,7 @@ def run_task(
         for job in _jobs(work, writer, owner, places):
             groups.setdefault(job.group, []).append(job)
     for jobs in groups.values():
-        for batch in _batches(work, jobs, room):
+        for batch in _batches(work, jobs, memory_limit or sys.maxsize):
             _solve(work, writer, batch, told)
     return Report(writer.points, writer.failed, time.perf_counter() - started)
 
@@ -275,15 +275,22 @@ def require_memory(sweep: Sweep, found: Sequence[Probe], room: int) -> None:
             )
 
 
-def _batches(work: Work, jobs: list[_Job], room: int) -> Iterator[list[_Job]]:
-    """Slices of a group that fit into memory."""
+def _batches(work: Work, jobs: list[_Job], limit: int) -> Iterator[list[_Job]]:
+    """Slices of a group that fit into half of the memory that the backend may take."""
+    backend = registry.get(work.sweep.backend, threads=1, layout="batch")
+    room = min(backend.free(), limit) // 2
     members = batch_members(work.sweep, jobs[0].prepared, room)
     for first in range(0, len(jobs), members):
         yield jobs[first : first + members]
 
 
-def _solve(work: Work, writer: _Writer, batch: list[_Job], told: _Paced | None) -> None:
-    """Solve a batch; if that raises, each member alone, so that only the culprit fails."""
+def _solve(
+    work: Work, writer: _Writer, batch: list[_Job], told: _Paced | None, whole: bool = True
+) -> None:
+    """Solve a batch; if that raises, each member alone, so that only the culprit fails.
+
+    If it has run out of memory, it is tried in two halves before.
+    """
     started = time.perf_counter()
     sweep, before = work.sweep, writer.points
     progress = None if told is None else lambda part: told(before + len(batch) * part)
@@ -306,10 +313,24 @@ def _solve(work: Work, writer: _Writer, batch: list[_Job], told: _Paced | None) 
         if len(batch) == 1:
             writer.caught(batch[0].owner, batch[0].place, error)
             return
-        for job in batch:
-            _solve(work, writer, [job], told)
+        parts = [[job] for job in batch]
+        if whole and isinstance(error, MemoryError):
+            half = -(-len(batch) // 2)
+            parts = [batch[:half], batch[half:]]
+            warn(f"{len(batch)} points did not fit into memory together; they go in two halves.")
+    else:
+        seconds = (time.perf_counter() - started) / len(batch)
+        _keep(writer, batch, result, seconds)
         return
-    seconds = (time.perf_counter() - started) / len(batch)
+    for part in parts:  # now that nothing holds what the batch has left
+        _solve(work, writer, part, told, whole=False)
+
+
+def _keep(writer: _Writer, batch: list[_Job], result: BatchResult, seconds: float) -> None:
+    """Write what became of each member.
+
+    A value that does not fit into the store is that member's failure.
+    """
     values, wrong = _values(writer.files, result, seconds)
     members: dict[_OpenShard, list[int]] = {}
     for m, job in enumerate(batch):

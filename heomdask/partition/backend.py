@@ -99,6 +99,9 @@ class PartitionedBackend(BackendBase):
     def columns(self, d: int, n_members: int) -> float:
         return self._local.columns(d, n_members)
 
+    def free(self) -> int:
+        return self._local.free()
+
     def empty(self, compiled: Compiled) -> State:
         local = _part(compiled).local
         return None if local is None else self._local.empty(local)

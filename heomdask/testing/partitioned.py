@@ -90,6 +90,9 @@ class Together:
     def columns(self, d: int, n_members: int) -> float:
         return self._parts[0].columns(d, n_members)
 
+    def free(self) -> int:
+        return min(part.free() for part in self._parts)
+
     def empty(self, compiled: Compiled) -> States:
         c = _whole(compiled)
         return self._all(lambda be, rank: be.empty(c.parts[rank]))

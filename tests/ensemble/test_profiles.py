@@ -71,7 +71,9 @@ SCRIPTS = {
     "slurm-gpu": header(
         "-p gpu", "-A my-project", "-n 1", "--cpus-per-task=8", "--mem=30G", "-t 04:00:00",
         "--output=HERE/heomdask-jobs/heomdask-%j.log", "--gres=gpu:1",
-    ) + COMMON + f"PYTHON {WORKER} --memory-limit 29.80GiB {END} {LOADED} --resources GPU=1\n",
+    ) + COMMON
+    + f"PYTHON {WORKER.replace('distributed.cli.dask_worker', 'dask_cuda.cli')} --memory-limit "
+    + f"29.80GiB --death-timeout 60 {LOADED} --resources GPU=1 --device-memory-limit 0\n",
     "slurm-mixed": header(
         "-p compute", "-A my-project", "-n 1", "--cpus-per-task=32", "--mem=60G", "-t 12:00:00",
         "--output=HERE/heomdask-jobs/heomdask-%j.log",
@@ -109,6 +111,7 @@ def test_words_and_addresses() -> None:
         ("memroy = 1", "unknown field `memroy`; did you mean `memory`?"),
         ("cores = 0", "`$.cores`"),
         ("cores = 2\nprocesses = 3", "`processes` must be at most `cores` (2), got 3"),
+        ("dask_cuda = true", "`dask_cuda` must be used with processes = 1 and pool"),
         ('memory = "64"', "`memory` must be a number with kB, MB, GB"),
         ('walltime = "12:00"', 'takes "12:00" as 12 minutes'),
         ('directives = ["#SBATCH -x"]', 'write for example "--exclusive", without #SBATCH'),

@@ -100,7 +100,7 @@ class Compiler:
             made = self.folder / f"{key}.so"
             if not made.exists():
                 calls = "".join(_trampoline(name, given) for name, given in kernels.items())
-                text = self.folder / f"{key}.cpp"
+                text = self.folder / f"{key}-{os.getpid()}.cpp"  # another may make the same
                 text.write_text(source + calls, encoding="utf-8")
                 self._compile(text, macros, made)
             self._kept[key] = Library(made, kernels)
@@ -108,17 +108,19 @@ class Compiler:
 
     def _compile(self, text: Path, macros: tuple[str, ...], made: Path) -> None:
         instrumented, _ = CHECKS[self.check]
-        part = made.with_suffix(".part")
-        self._run(*instrumented, *macros, f"-I{HERE}", "-c", str(text), "-o", f"{made}.o")
-        self._run(*instrumented, "-shared", f"{made}.o", str(self._fibers()), "-o", str(part))
-        part.rename(made)
+        part, own = text.with_suffix(".part"), text.with_suffix(".o")
+        self._run(*instrumented, *macros, f"-I{HERE}", "-c", str(text), "-o", str(own))
+        self._run(*instrumented, "-shared", str(own), str(self._fibers()), "-o", str(part))
+        part.replace(made)
 
     def _fibers(self) -> Path:
         """The scheduler, never instrumented."""
         made = self.folder / f"fibers-{self.check}.o"
         if not made.exists():
             _, told = CHECKS[self.check]
-            self._run(*told, "-c", str(HERE / "fibers.cpp"), "-o", str(made))
+            part = self.folder / f"fibers-{os.getpid()}.part"
+            self._run(*told, "-c", str(HERE / "fibers.cpp"), "-o", str(part))
+            part.replace(made)
         return made
 
     def _run(self, *options: str) -> None:

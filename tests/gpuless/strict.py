@@ -7,8 +7,8 @@ one. Work runs at once, but vector clocks say what would have been ordered: a re
 no event or wait orders behind the last writer is an error, as is memory given back while a stream
 other than its own may still use it.
 
-It says nothing about speed, about memory running out, about what CuPy's pool and a real driver do,
-or about the default stream.
+It says nothing about speed, about what a real driver does, or about the default stream; of CuPy's
+pool it knows the sizes (`pool.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import threading
+import time
 import weakref
 from collections import defaultdict
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from gpuless.emulator import Compiler, Library, Parameter
+from gpuless.pool import OutOfMemoryError, Pool
 from numpy.typing import DTypeLike, NDArray
 
 from heomdask._cuda.device import OPTIONS
@@ -40,7 +42,8 @@ class Misuse(TypeError):
 class Buffer:
     """Memory before a guard page, filled with 0xff, and who used it last."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, taken: int) -> None:
+        self.taken = taken
         length = -(-max(size, 1) // PAGE) * PAGE
         self._map = mmap.mmap(-1, length + PAGE)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
@@ -72,8 +75,11 @@ class StrictCupy:
 
     __version__ = "0"
 
-    def __init__(self, compiler: Compiler, devices: int = 2, order: int = 0) -> None:
+    def __init__(
+        self, compiler: Compiler, devices: int = 2, order: int = 0, card: int = 2**34
+    ) -> None:
         self.order = order
+        self.pool = Pool(card)
         self.hazards: list[str] = []
         self.launches: list[str] = []
         self._compiler = compiler
@@ -99,9 +105,16 @@ class StrictCupy:
         self.ndarray = Array
         self.RawModule = RawModule
         runtime = SimpleNamespace(
-            getDeviceProperties=lambda number: {"name": f"strict {number}".encode()}
-        )
-        self.cuda = SimpleNamespace(Device=Device, Stream=Stream, runtime=runtime)
+            is_hip=False, driverGetVersion=lambda: 13000, runtimeGetVersion=lambda: 13000,
+            getDeviceCount=lambda: devices, memGetInfo=self._memory,
+            getDeviceProperties=lambda number: {"name": f"strict {number}".encode()},
+        )  # fmt: skip
+        self.cuda = SimpleNamespace(
+            Device=Device, Stream=Stream, runtime=runtime,
+            nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)),
+            memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+            get_elapsed_time=lambda start, end: 1e3 * (end.seconds - start.seconds),
+        )  # fmt: skip
 
     @property
     def device(self) -> int:
@@ -117,6 +130,12 @@ class StrictCupy:
         if stack[-1].device != self.device:
             raise Misuse("the stream belongs to another device")
         return stack[-1]
+
+    def get_default_memory_pool(self) -> Pool:
+        return self.pool
+
+    def _memory(self) -> tuple[int, int]:
+        return self.pool.card - self.pool.total_bytes(), self.pool.card
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         return Array(self, shape, np.dtype(dtype))
@@ -153,6 +172,7 @@ class StrictCupy:
 
     def give_back(self, buffer: Buffer, owner: _Stream) -> None:
         """The pool may use the memory again on the stream that it was taken on."""
+        self.pool.give(buffer.taken, owner.number)
         try:
             clock = dict(owner.clock)
             _join(clock, self._host)
@@ -181,6 +201,7 @@ class _Device:
 class _Event:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.seconds = time.perf_counter()
 
 
 class _Stream:
@@ -188,7 +209,7 @@ class _Stream:
         if not non_blocking:
             raise Misuse("a stream that waits for the default one")
         api._streams += 1
-        self.number = api._streams
+        self.number = self.ptr = api._streams
         self.device = api.device
         self.clock: Clock = defaultdict(int)
         self._api = api
@@ -220,7 +241,8 @@ class Array:
         self.dtype = dtype
         self.device = api.device
         self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        self.buffer = Buffer(self.nbytes)
+        self.buffer = Buffer(self.nbytes, api.pool.take(self.nbytes, api.stream.number))
+        self.data = SimpleNamespace(ptr=self.buffer.address)
         self._api = api
         weakref.finalize(self, api.give_back, self.buffer, api.stream)
 
@@ -232,6 +254,14 @@ class Array:
             "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct "
             "a NumPy array explicitly."
         )
+
+    def __setitem__(self, where: object, other: Array) -> None:
+        alike = isinstance(other, Array) and (other.shape, other.dtype) == (self.shape, self.dtype)
+        if where is not Ellipsis or not alike:
+            raise Misuse("only `x[...] = y` of arrays that are alike")
+        with self._api._lock:
+            self._api.begin("copy", reads=[other], writes=[self])
+            self.memory()[...] = other.memory()
 
     def memory(self) -> NDArray[Any]:
         """The host's view: for this stand-in only."""
@@ -283,7 +313,9 @@ def _types(real: str, is_complex: bool) -> dict[str, np.dtype[Any]]:
 
 
 class Kernel:
-    """A kernel that checks what it is given before it runs."""
+    """A kernel that checks what it is given before it runs; registers it has none."""
+
+    num_regs = local_size_bytes = 0
 
     def __init__(
         self, api: StrictCupy, library: Library, name: str, types: dict[str, np.dtype[Any]]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from gpuless.faults import CASES, FAULTS, Fault
+from gpuless.sanitizer import REPORTS, variables
 from gpuless.tools import need
 
 from heomdask._cuda.device import source
 
 HERE = Path(__file__).parent
-PRELOADED = {"": None, "memory": "libasan.so", "races": "libtsan.so"}
-REPORTS = {"memory": ("ERROR: AddressSanitizer", "runtime error:"), "races": ("data race",)}
 TOOL = {"": "result", "memory": "memory", "races": "races"}
 
 
@@ -29,20 +27,10 @@ def told(check: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
     """Fault -> what was printed, for those that this tool owes, and for none."""
     need("g++")
     names = ["none", *(f.name for f in FAULTS if TOOL[check] in f.owed_by)]
-    variables = {
-        **os.environ, "ASAN_OPTIONS": "detect_leaks=0", "OMP_NUM_THREADS": "1",
-        "TSAN_OPTIONS": "ignore_noninstrumented_modules=1 exitcode=0",
-    }  # fmt: skip
-    if PRELOADED[check]:
-        found = subprocess.run(
-            ["g++", f"-print-file-name={PRELOADED[check]}"], capture_output=True, text=True,
-            check=True,
-        )  # fmt: skip
-        variables["LD_PRELOAD"] = found.stdout.strip()
     folder = tmp_path_factory.mktemp("kernels")
     result = subprocess.run(
         [sys.executable, HERE / "under_check.py", folder, check, *names],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables(check),
         cwd=HERE.parents[1], timeout=600, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout[-3000:]

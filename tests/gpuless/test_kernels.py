@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from gpuless.emulator import Compiler
-from gpuless.everything import digest
+from gpuless.everything import HASHED, digest, golden
 from gpuless.places import last_places
 from gpuless.strict import StrictCupy
 
@@ -20,15 +18,9 @@ from heomdask.plan import Form
 from heomdask.testing.oracle import assert_close, image
 from heomdask.testing.random_plans import Case
 
-GOLDEN = Path(__file__).with_name("golden.json")
 LARGE = [
     Case(seed=5 * d + m, d=d, members=m, form=form, modes=2, depth=1)
     for d, m in [(6, 40), (7, 1), (16, 2), (17, 1), (32, 1)]
-    for form in ("complex", "real")
-]
-HASHED = [
-    Case(seed=90 + d, d=d, members=m, form=form, modes=2, depth=2, names=names)
-    for d, m, names in [(2, 1, ()), (2, 5, ("f",)), (3, 2, ()), (7, 1, ()), (17, 1, ())]
     for form in ("complex", "real")
 ]
 
@@ -57,11 +49,6 @@ def test_bits_do_not_depend_on_the_order_of_threads(compiler: Compiler, case: Ca
 @pytest.mark.parametrize("case", HASHED, ids=str)
 def test_a_card_gives_the_bits_of_the_host(case: Case) -> None:
     assert [digest(CupyBackend(), case) for _ in range(3)] == [golden(case)] * 3
-
-
-def golden(case: Case) -> str:
-    """The digest of a case as it was when the kernels were written."""
-    return str(json.loads(GOLDEN.read_text())[str(case)])
 
 
 def test_places_have_64_bits(compiler: Compiler) -> None:

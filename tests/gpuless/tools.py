@@ -12,7 +12,7 @@ import pytest
 
 
 def need(*tools: str) -> None:
-    """Skip or fail the test unless all of ``g++``, ``cupy`` and ``nvrtc`` are here."""
+    """Skip or fail the test unless all of ``g++``, ``cupy``, ``nvrtc``, ``dask-cuda`` are here."""
     required = os.environ.get("HEOMDASK_REQUIRE", "").split(",")
     for tool in tools:
         if not _FOUND[tool]():
@@ -36,9 +36,11 @@ _FOUND = {
     "nvrtc": lambda: all(
         map(_installed, ("cupy-cuda13x", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime"))
     ),
+    "dask-cuda": lambda: all(map(_installed, ("dask-cuda", "dask-jobqueue"))),
 }
 _BRINGS = {
     "g++": "the package of that name, on x86-64",
     "cupy": "pip install cupy-cuda13x",
     "nvrtc": "pip install cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime",
+    "dask-cuda": "pip install 'dask-cuda[cu13]' dask-jobqueue, in an environment of its own",
 }
