@@ -93,8 +93,9 @@ class CupyBackend(BackendBase):
     @property
     def info(self) -> BackendInfo:
         return BackendInfo(
-            "cupy", self._device.name, self._device.capability, ("float64", "float32"), 1, True
-        )
+            "cupy", self._device.name, self._device.capability, ("float64", "float32"), 1, True,
+            most_levels=MOST_LEVELS,
+        )  # fmt: skip
 
     def free(self) -> int:
         return self._device.free

@@ -14,6 +14,7 @@ or exploded, is invisible to its companions.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -44,6 +45,7 @@ class BackendInfo:
     threads: int  # that it may use; of a compiled plan, those that it does use
     deterministic: bool
     notes: str = ""
+    most_levels: int = sys.maxsize  # of a system
 
 
 @runtime_checkable

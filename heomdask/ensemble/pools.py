@@ -16,6 +16,7 @@ Nothing here knows Dask, and the time is given.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -33,6 +34,12 @@ FULL_POINTS = 8  # members run side by side in a vector register: fewer take as 
 SHORTEST = 0.15  # seconds of a task, unless a single shard is shorter
 LONGEST = 20.0  # seconds of a task, unless a single shard is longer
 ABSENT = 15.0  # seconds without a worker after which a pool's tasks are given to others
+
+
+def class_of(resources: Mapping[str, float]) -> tuple[str, int]:
+    """The class of a worker by its Dask resources, and how many tasks it runs at once at most."""
+    offered = {name: int(amount) for name, amount in resources.items() if amount >= 1}
+    return min(offered.items(), default=(ALIKE, sys.maxsize))
 
 
 def task_points(remaining: int, total: int, slots: float, seconds: float, points: int) -> float:

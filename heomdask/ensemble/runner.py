@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import cloudpickle
 
 from heomdask import checks, memory
-from heomdask.ensemble.pools import ALIKE, Task
+from heomdask.ensemble.pools import ALIKE, Task, class_of
 from heomdask.errors import HeomdaskError
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class DaskRunner:
         threads: dict[str, int] = self._client.nthreads()
         if not threads.keys() <= self._classes.keys():
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
-            self._classes = {a: _class(w["resources"]) for a, w in workers.items()}
+            self._classes = {a: class_of(w["resources"]) for a, w in workers.items()}
         found: Counter[str] = Counter()
         for address in threads.keys() & self._classes.keys():
             pool, most = self._classes[address]
@@ -331,12 +331,6 @@ class DaskRunner:
             if self._tasks:
                 self._client.cancel(list(self._tasks), force=True)
                 self._tasks.clear()
-
-
-def _class(resources: Mapping[str, float]) -> tuple[str, int]:
-    """The class of a worker, and how many tasks it runs at once at most."""
-    offered = {name: int(amount) for name, amount in resources.items() if amount >= 1}
-    return min(offered.items(), default=(ALIKE, sys.maxsize))
 
 
 class _Events:

@@ -13,6 +13,7 @@ begun.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 import traceback
@@ -47,12 +48,25 @@ REAL_TO = 1e-10  # imaginary parts of real observables, relative to their size
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Everything that tasks share; small, and pickled once a worker."""
+    """Everything that tasks share; small, and pickled once a worker.
+
+    `card_levels` is set by a worker that has a card, for a sweep that leaves the backend open: the
+    largest system that is computed on it.
+    """
 
     sweep: Sweep
     match: Match
     files: Files
     extents: tuple[int, ...]
+    card_levels: int = 0
+
+    def sweep_for(self, d: int) -> Sweep:
+        """The sweep, with the backend that computes systems of d levels here."""
+        return self._on_card if d <= self.card_levels else self.sweep
+
+    @cached_property
+    def _on_card(self) -> Sweep:
+        return dataclasses.replace(self.sweep, backend="cupy")
 
     @cached_property
     def cells(self) -> Cells:
@@ -277,9 +291,10 @@ def require_memory(sweep: Sweep, found: Sequence[Probe], room: int) -> None:
 
 def _batches(work: Work, jobs: list[_Job], limit: int) -> Iterator[list[_Job]]:
     """Slices of a group that fit into half of the memory that the backend may take."""
-    backend = registry.get(work.sweep.backend, threads=1, layout="batch")
-    room = min(backend.free(), limit) // 2
-    members = batch_members(work.sweep, jobs[0].prepared, room)
+    prepared = jobs[0].prepared
+    sweep = work.sweep_for(prepared.problem.d)
+    room = min(registry.get(sweep.backend, threads=1, layout="batch").free(), limit) // 2
+    members = batch_members(sweep, prepared, room)
     for first in range(0, len(jobs), members):
         yield jobs[first : first + members]
 
@@ -292,7 +307,7 @@ def _solve(
     If it has run out of memory, it is tried in two halves before.
     """
     started = time.perf_counter()
-    sweep, before = work.sweep, writer.points
+    sweep, before = work.sweep_for(batch[0].prepared.problem.d), writer.points
     progress = None if told is None else lambda part: told(before + len(batch) * part)
     try:
         result = run_batch(

@@ -25,8 +25,11 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.utils import sync
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from heomdask.backends import registry
 from heomdask.ensemble import heap
-from heomdask.ensemble.pools import GPU, Task
+from heomdask.ensemble.pools import GPU, Task, class_of
+from heomdask.errors import BackendUnavailable
+from heomdask.expansion.notices import warn
 from heomdask.topology import Topology
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ class _Process:
             if self._limits is None:
                 self._limits = threadpool_limits(limits=1, user_api="blas")
                 heap.keep()
+                gc.collect()
                 gc.freeze()
 
     def release(self) -> None:
@@ -81,7 +85,8 @@ _process = _Process()
 class WorkPlugin(WorkerPlugin):
     """Keeps the shared part of a sweep's tasks; unpickled in the first task that needs it.
 
-    Where a sweep leaves the backend open, a worker of the class `GPU` computes on its card.
+    Where a sweep leaves the backend open, a worker of the class `GPU` computes on its card what
+    that can take.
     """
 
     def __init__(self, payload: bytes) -> None:
@@ -92,7 +97,7 @@ class WorkPlugin(WorkerPlugin):
 
         self._lock = threading.Lock()
         self._work: Work | None = None
-        self._has_card = GPU in worker.state.total_resources
+        self._has_card = class_of(worker.state.total_resources)[0] == GPU
         _process.hold()
 
     def teardown(self, worker: Any) -> None:
@@ -105,12 +110,21 @@ class WorkPlugin(WorkerPlugin):
             if self._work is None:
                 work: Work = pickle.loads(self._payload)
                 if self._has_card and work.sweep.backend == "auto":
-                    work = replace(work, sweep=replace(work.sweep, backend="cupy"))
+                    work = replace(work, card_levels=_card_levels())
                 self._work = work
             return self._work
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_payload": self._payload}
+
+
+def _card_levels() -> int:
+    """The largest system that this worker's card computes; none if it has none that can be used."""
+    try:
+        return registry.get("cupy").info.most_levels
+    except BackendUnavailable as error:
+        warn(f"A worker of the class {GPU} computes on its CPU: {error}")
+        return 0
 
 
 class _Libraries:

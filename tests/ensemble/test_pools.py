@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +19,8 @@ from hypothesis import strategies as st
 from pools_support import Class, run
 
 import heomdask as hd
-from heomdask.ensemble import pools, runner
+from heomdask.backends.traits import BackendInfo
+from heomdask.ensemble import pools, worker
 from heomdask.ensemble.cluster import CARDS, Workers
 from heomdask.ensemble.pools import (
     ABSENT,
@@ -26,10 +29,13 @@ from heomdask.ensemble.pools import (
     SHORTEST,
     WINDOW,
     Pools,
+    class_of,
     task_points,
 )
 from heomdask.ensemble.profiles import Local
+from heomdask.ensemble.task import Work
 from heomdask.ensemble.worker import WorkPlugin
+from heomdask.errors import BackendUnavailable, HeomdaskWarning
 
 ONE, TWO, THREE = ((0,),), ((1,),), ((2,),)
 SPEEDS = st.floats(0.001, 1.0)
@@ -198,31 +204,61 @@ def test_nothing_is_lost_by_the_slow_class() -> None:
 
 
 def test_a_worker_is_of_the_class_of_its_first_resource() -> None:
-    assert runner._class({}) == (ALIKE, runner.sys.maxsize)
-    assert runner._class({"GPU": 2.0}) == ("GPU", 2)
-    assert runner._class({"memory": 1e9, "CPU": 1.0, "A": 0.5}) == ("CPU", 1)
+    assert class_of({}) == (ALIKE, sys.maxsize)
+    assert class_of({"GPU": 2.0}) == ("GPU", 2)
+    assert class_of({"memory": 1e9, "CPU": 1.0, "A": 0.5}) == ("CPU", 1)
+
+
+@pytest.fixture
+def work_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Work]]:
+    """What a worker with such resources makes of a sweep whose backend is `asked`."""
+    held: list[tuple[WorkPlugin, Any]] = []
+
+    def make(resources: dict[str, float], asked: str, card: BackendInfo | None) -> Work:
+        def get(name: str) -> Any:
+            if card is None:
+                raise BackendUnavailable("there is no card.")
+            return SimpleNamespace(info=card)
+
+        monkeypatch.setattr(worker.registry, "get", get)
+        what: Any = sweep(build, over={"e": [0.1]}, backend=asked)
+        files: Any = None
+        plugin = WorkPlugin(pickle.dumps(Work(what, files, files, ())))
+        at = SimpleNamespace(state=SimpleNamespace(total_resources=resources))
+        plugin.setup(at)
+        held.append((plugin, at))
+        return plugin.work
+
+    yield make
+    for plugin, at in held:
+        plugin.teardown(at)
+
+
+CARD = BackendInfo("cupy", "a card", "sm_90", ("float64",), 1, True, most_levels=32)
 
 
 @pytest.mark.parametrize(
-    ("resources", "asked", "taken"),
-    [({"GPU": 1}, "auto", "cupy"), ({"GPU": 1}, "native", "native"), ({"CPU": 1}, "auto", "auto")],
+    ("resources", "asked", "small", "large"),
+    [
+        ({"GPU": 1}, "auto", "cupy", "auto"),
+        ({"GPU": 1}, "native", "native", "native"),
+        ({"GPU": 0}, "auto", "auto", "auto"),
+        ({"CPU": 1, "GPU": 1}, "auto", "auto", "auto"),  # of the class CPU
+    ],
 )
-def test_a_worker_with_a_card_uses_it_where_the_backend_is_open(
-    resources: dict[str, int], asked: str, taken: str
+def test_a_worker_with_a_card_uses_it_for_what_it_can_take_where_the_backend_is_open(
+    work_on: Callable[..., Work], resources: dict[str, float], asked: str, small: str, large: str
 ) -> None:
-    import pickle
+    work = work_on(resources, asked, CARD)
+    assert (work.sweep_for(32).backend, work.sweep_for(33).backend) == (small, large)
 
-    from heomdask.ensemble.task import Work
 
-    what: Any = sweep(build, over={"e": [0.1]}, backend=asked)
-    files: Any = None
-    plugin = WorkPlugin(pickle.dumps(Work(what, files, files, ())))
-    worker = SimpleNamespace(state=SimpleNamespace(total_resources=resources))
-    plugin.setup(worker)
-    try:
-        assert plugin.work.sweep.backend == taken
-    finally:
-        plugin.teardown(worker)
+def test_a_worker_whose_card_cannot_be_used_says_so_and_computes(
+    work_on: Callable[..., Work],
+) -> None:
+    with pytest.warns(HeomdaskWarning, match=r"class GPU computes on its CPU: there is no card"):
+        work = work_on({"GPU": 1}, "auto", None)
+    assert work.sweep_for(2).backend == "auto"
 
 
 def paced(k: float) -> Any:
