@@ -14,16 +14,17 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 import heomdask
-from heomdask.errors import HeomdaskError
+from heomdask.errors import HeomdaskError, HeomdaskWarning
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,6 +46,9 @@ ClusterOption = Annotated[
         help='Where the workers are: "local", "slurm", "ssh:HOST,HOST", an address, or a TOML file '
         "(docs/reference/cluster.md).",
     ),
+]
+SchedulerOption = Annotated[
+    str | None, typer.Option(help="Address of a running Dask scheduler.", metavar="ADDR")
 ]
 StoreArgument = Annotated[str, typer.Argument(metavar="STORE", help="A store of `heomdask run`.")]
 
@@ -69,9 +73,7 @@ def options(
 def run(
     config: ConfigArgument,
     store: StoreOption = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Address of a running Dask scheduler.", metavar="ADDR")
-    ] = None,
+    scheduler: SchedulerOption = None,
     cluster: ClusterOption = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Local worker processes; default: one a core.")
@@ -109,7 +111,8 @@ def run(
     )
     with _interruptible(target), asked as computing:
         with _explained():
-            needs = sweep.plan(store=target, workers=computing)  # timed, so nothing else runs yet
+            # timed, so nothing else runs yet
+            needs = sweep.plan(store=target, workers=computing, retry_failed=retry_failed)
         if needs.pending:
             computing.start()  # goes on by itself while the run is made ready
         if needs.pending and dashboard:
@@ -170,7 +173,12 @@ def _interruptible(store: str) -> Iterator[None]:
 
 
 @app.command()
-def plan(config: ConfigArgument, store: StoreOption = None, cluster: ClusterOption = None) -> None:
+def plan(
+    config: ConfigArgument,
+    store: StoreOption = None,
+    scheduler: SchedulerOption = None,
+    cluster: ClusterOption = None,
+) -> None:
     """Say what a sweep would need: points, ADOs, memory, time, store size.
 
     It times short runs of a few points, which takes a few seconds; it writes nothing. With a
@@ -181,7 +189,7 @@ def plan(config: ConfigArgument, store: StoreOption = None, cluster: ClusterOpti
     from heomdask.ensemble.cluster import Workers
 
     settings = configs.read(config)
-    asked = Workers(cluster=cluster)
+    asked = Workers(cluster=cluster, scheduler=scheduler)
     target = store or settings.output.store
     script = asked.script  # or what is missing for it, before anything is timed
     with _explained():
@@ -248,10 +256,29 @@ def schema() -> None:
     sys.stdout.write(json.dumps(tables(), indent=2) + "\n")
 
 
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning of ours is a sentence; of anybody else's, Python shows also where it comes from."""
+    del file
+    if issubclass(category, HeomdaskWarning):
+        text = f"[bold yellow]Warning:[/] {escape(str(message))}"
+        Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+
+
 def main() -> None:
     """Run the command line; an error of ours is one sentence and exit status 2."""
     try:
-        app(standalone_mode=True)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            app(standalone_mode=True)
     except HeomdaskError as error:
         text = f"[bold red]Error:[/] {escape(str(error))}"
         Console(stderr=True).print(text, highlight=False, soft_wrap=True)

@@ -158,6 +158,8 @@ def status_table(store: str) -> Table:
     commits, driven = Store.open(folder).commits(), folder.driven()
     table = Table(title=f"{store}: {status.size} points", title_justify="left")
     table.caption, table.caption_justify = pace_text(status, commits, driven, time.time()), "left"
+    if np.any(status == Outcome.FAILED):
+        table.caption += " `heomdask run --retry-failed` tries those again that failed."
     table.add_column("status")
     table.add_column("points", justify="right")
     table.add_column("what it means")

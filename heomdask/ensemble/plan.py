@@ -113,7 +113,13 @@ class SweepPlan:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in self.rows())
 
 
-def make_plan(sweep: Sweep, folder: Folder | None, workers: int | Workers | None) -> SweepPlan:
+def make_plan(
+    sweep: Sweep,
+    folder: Folder | None,
+    workers: int | Workers | None,
+    *,
+    retry_failed: bool = False,
+) -> SweepPlan:
     """Build a few points, time short runs of them, and add up. Writes nothing."""
     asked = workers if isinstance(workers, Workers) else Workers(workers=workers)
     pools, room = asked.share
@@ -134,6 +140,8 @@ def make_plan(sweep: Sweep, folder: Folder | None, workers: int | Workers | None
         status = store.status()
         if not remembered(sweep.until, store):
             status[status == Outcome.NOT_NEEDED] = Outcome.PENDING
+        if retry_failed:
+            status[status == Outcome.FAILED] = Outcome.PENDING
         lacking = pending(Work(sweep, match, store.files, tuple(map(len, order))), status)
     else:
         require_disk(folder or folder_of("."), nbytes)

@@ -81,7 +81,7 @@ def run(
         warnings.warn(
             f"{failed} of {sweep.grid.size} points failed; in the store, the first is at {where}: "
             f"{textwrap.shorten(error, 200)}; see `error` and `traceback` in the dataset, and "
-            "`retry_failed`.",
+            "`retry_failed` (`heomdask run --retry-failed`).",
             HeomdaskWarning,
             stacklevel=3,
         )

@@ -221,7 +221,11 @@ class Sweep:
     # -- action ----------------------------------------------------------------------------------
 
     def plan(
-        self, store: str | Path | None = None, *, workers: int | Workers | None = None
+        self,
+        store: str | Path | None = None,
+        *,
+        workers: int | Workers | None = None,
+        retry_failed: bool = False,
     ) -> SweepPlan:
         """What the sweep needs: points, ADOs, memory, tasks, seconds, bytes of the store.
 
@@ -230,6 +234,7 @@ class Sweep:
         store : where it would go, a path or a URL; what is there already is left out.
         workers : how many of this machine share the work, or the `Workers` that will; default: one
             a core.
+        retry_failed : as of `run`: points that failed before are to be computed, too.
 
         Raises
         ------
@@ -237,7 +242,8 @@ class Sweep:
         """
         from heomdask.ensemble.plan import make_plan
 
-        return make_plan(self, None if store is None else folder_of(store), workers)
+        folder = None if store is None else folder_of(store)
+        return make_plan(self, folder, workers, retry_failed=retry_failed)
 
     def run(
         self,

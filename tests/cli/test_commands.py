@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from heomdask.cli import main
 from heomdask.cli.config import parse, to_sweep
 from heomdask.cli.plot import SUFFIXES, plot_store
 from heomdask.ensemble import cluster
-from heomdask.errors import InputError, TooLarge
+from heomdask.errors import HeomdaskWarning, InputError, TooLarge
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -311,6 +312,24 @@ def test_version_and_the_package_as_a_program(tmp_path: Path) -> None:
 def test_an_error_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     output = heomdask(tmp_path, "run", "fnord", status=2)
     assert output.startswith("Error: `CONFIG`") and "Traceback" not in output
+
+
+def test_a_warning_of_ours_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def app(standalone_mode: bool) -> None:
+        assert standalone_mode
+        warnings.simplefilter("always")
+        warnings.warn("mind [this].", HeomdaskWarning, stacklevel=1)
+        warnings.warn("and that", UserWarning, stacklevel=1)
+
+    monkeypatch.setattr(main, "app", app)
+    before = warnings.showwarning
+    main.main()
+    ours, others = capsys.readouterr().err.split("\n", 1)
+    assert ours == "Warning: mind [this]."
+    assert "UserWarning: and that" in others and "test_commands.py" in others
+    assert warnings.showwarning is before
 
 
 def test_failed_points_are_tried_again_if_so_said(

@@ -251,3 +251,15 @@ def test_the_status_of_a_store_that_is_partly_filled(place: str) -> None:
     with folder_of(place).driving():
         assert re.search(rf"{there}: \S+ points/s in the last minutes, about .* left\.", said())
     assert "No run is active" in said()
+
+
+def test_the_status_of_a_store_with_failed_points_says_how_to_try_them_again(
+    tmp_path: Path,
+) -> None:
+    def build(e: float) -> Any:
+        return hd.Problem(e * np.diag([1.0, -1.0])), np.eye(2) / (2 if e < 2 else 0)
+
+    sweep = hd.Sweep(build, over={"e": [1.0, 2.0]}, times=[0, 1], depth=0, expansion=hd.Pade(0))
+    with np.errstate(divide="ignore", invalid="ignore"), pytest.warns(hd.HeomdaskWarning):
+        sweep.run(tmp_path / "s.zarr", client=hd.SerialRunner(), progress=False)
+    assert "--retry-failed" in str(status_table(str(tmp_path / "s.zarr")).caption)

@@ -474,7 +474,9 @@ def test_a_probe_that_failed_does_not_lock_the_store(tmp_path: Path) -> None:
     what = sweep(once, over={"e": [1.0, 2.0, 3.0]})
     with pytest.warns(HeomdaskWarning, match="1 of 3 points failed"):
         run(what, tmp_path / "s.zarr")
+    assert what.plan(tmp_path / "s.zarr").pending == 0
     mended.touch()
+    assert what.plan(tmp_path / "s.zarr", retry_failed=True).pending == 1
     ds = what.run(tmp_path / "s.zarr", client=SerialRunner(), progress=False, retry_failed=True)
     assert (ds["status"] == hd.Outcome.DONE).all()
 
