@@ -40,8 +40,8 @@ def test_what_is_known_is_kept_at_once(tmp_path: Path, monkeypatch: pytest.Monke
 class OnlyTasks:
     """A runner, of which no more is asked than what `run` needs."""
 
-    slots = memory = 1
-    start = submit = wait = stop = print
+    memory = 1
+    pools = start = submit = withdraw = wait = stop = print
 
 
 def test_a_runner_that_only_knows_tasks_is_refused_at_once(tmp_path: Path) -> None:
