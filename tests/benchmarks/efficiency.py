@@ -26,9 +26,9 @@ import psutil
 import heomdask as hd
 from heomdask.batch import run_batch
 from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.pools import ALIKE
 from heomdask.ensemble.probe import prepare_point
 from heomdask.ensemble.profiles import cores
-from heomdask.ensemble.pools import ALIKE
 from heomdask.ensemble.runner import DaskRunner, SerialRunner
 
 Row = dict[str, Any]
