@@ -59,9 +59,7 @@ def test_a_point_whose_workers_died_is_left_out(tmp_path: Path) -> None:
     what.run(store, client=SerialRunner(), progress=False)
     flag.touch()
     with connect(workers=1) as client:
-        with pytest.warns(
-            HeomdaskWarning, match="no convergence error at e = 0.2: the worker"
-        ):
+        with pytest.warns(HeomdaskWarning, match="no convergence error at e = 0.2: the worker"):
             ds = what.check_convergence(store, client=client, progress=False)
         assert np.isnan(ds["convergence_error"].values).tolist() == [False, True]
         flag.unlink()
