@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 16  # of a grid; of a larger one, its corners
 NAME = "convergence_error"
+LOST = (
+    "the worker died each time it was tried, most likely for want of memory; the next check tries "
+    "it again."
+)
 ATTRS = {"long_name": "largest change of an observable at depth + 1, plus that with one more term"}
 
 
@@ -94,12 +98,29 @@ def _solved(
     if isinstance(client, SerialRunner):
         yield from ((cell, point_error(sweep, cell)) for cell in cells)
         return
-    from distributed import as_completed
+    from distributed import KilledWorker, as_completed
 
     futures = client.map(point_error, [sweep] * len(cells), cells, pure=False)
     cell_of = dict(zip((f.key for f in futures), cells, strict=True))
-    for future, error in as_completed(futures, with_results=True):
-        yield cell_of[future.key], error
+    lost = []
+    for future in as_completed(futures):
+        try:
+            yield cell_of[future.key], future.result()
+        except KilledWorker:
+            lost.append(cell_of[future.key])
+    for cell in lost:  # each alone: it may have been another that killed its workers
+        try:
+            yield cell, client.submit(point_error, sweep, cell, pure=False).result()
+        except KilledWorker:
+            yield cell, _unknown(sweep, cell, LOST)
+
+
+def _unknown(sweep: Sweep, cell: Index, why: object) -> float:
+    """NaN, with a warning."""
+    warnings.warn(
+        f"no convergence error at {sweep.grid.describe(cell)}: {why}", HeomdaskWarning, stacklevel=3
+    )
+    return float("nan")
 
 
 def _cells(sweep: Sweep) -> list[Index]:
@@ -136,10 +157,5 @@ def point_error(sweep: Sweep, cell: Index) -> float:
         if found.too_large is not None:
             raise TooLarge(f"depth={found.too_large[0]} and {found.too_large[1]} do not fit.")
     except Exception as error:  # of a larger hierarchy: the point itself is in the store
-        warnings.warn(
-            f"no convergence error at {sweep.grid.describe(cell)}: {error}",
-            HeomdaskWarning,
-            stacklevel=2,
-        )
-        return float("nan")
+        return _unknown(sweep, cell, error)
     return found.steps[-1].error

@@ -5,9 +5,10 @@ Gives: `drive`; when it returns, everything that was asked for is committed.
 Next file: `pools.py`, who gets a task and how long it is; `tally.py`.
 
 Shards with most to do go out first. With a stopping rule they go out in the order of their samples,
-and those that are not likely to be needed only to workers that would be idle. A task that its
-runner gives up because workers died is split, and a single shard is recorded as failed. A task
-that waits for workers of a class of which none is left is taken back.
+and those that are not likely to be needed only to workers that would be idle. Of a task that its
+runner gives up because workers died, each shard waits again, to go out alone; a shard that was
+alone is recorded as failed. A task that waits for workers of a class of which none is left is
+taken back.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from numpy.typing import NDArray
 
 from heomdask.ensemble import shards as shards_
 from heomdask.ensemble.cluster import Workers, ready
-from heomdask.ensemble.pools import ALIKE, Pools, Task
+from heomdask.ensemble.pools import Pools, Task
 from heomdask.ensemble.probe import Probe
-from heomdask.ensemble.runner import Finished, Pooled, Runner, Watchable, as_runner
+from heomdask.ensemble.runner import Finished, Runner, Watchable, as_runner
 from heomdask.ensemble.stopping import Stopping
 from heomdask.ensemble.tally import Tally
 from heomdask.ensemble.task import Work, fail_shard, require_memory
@@ -73,8 +74,6 @@ def drive(
             overview = Overview.of(work.sweep, work.match, status)
             runner.watch(tally.under_way, overview)
         _Driver(work, todo, runner, tally, stopping).run()
-    if not tally.failed:
-        return 0
     return int(np.count_nonzero(lacking & (store.status() == Outcome.FAILED)))
 
 
@@ -105,9 +104,9 @@ class _Driver:
         ordered = sorted(self.counts, key=self._order)
         self.waiting = {shard: self.counts[shard] for shard in ordered}
         self.likely = [(self._order(s), s) for s in ordered if stopping.expects(s)]  # a heap
+        self.alone: set[Shard] = set()  # that go out in a task of their own
         self.remaining = sum(self.counts.values())
         self.runner = runner
-        self.classes = runner if isinstance(runner, Pooled) else None
         self.pools = Pools(self.remaining, known_end=not work.sweep.until)
         self.tally = tally
         self.clock = clock
@@ -121,13 +120,12 @@ class _Driver:
             for finished in self.runner.wait():
                 self._account(finished)
             self.work.files.folder.require()
-            self.stopping.settle()
             self._fill()
+            self.stopping.settle()
 
     def _fill(self) -> None:
         now = self.clock()
-        slots = {ALIKE: self.runner.slots} if self.classes is None else self.classes.pools
-        self.pools.see(slots, now)
+        self.pools.see(self.runner.pools, now)
         self._take_back(now)
         while self.waiting:
             first = self._first(likely=True)
@@ -154,10 +152,7 @@ class _Driver:
         return None
 
     def _submit(self, pool: str, task: Task) -> None:
-        if self.classes is None or pool == ALIKE:
-            self.runner.submit(task)
-        else:
-            self.classes.submit_to(pool, task)
+        self.runner.submit(task, pool)
         self.stopping.submitted(task)
         self.pools.submitted(pool, task, self._points(task), self.clock())
 
@@ -170,7 +165,8 @@ class _Driver:
         count = 0
         while (shard := self._first(likely)) is not None:
             more = self.waiting[shard]
-            if task and (count + more > points or len(task) == self.most_shards):
+            full = count + more > points or len(task) == self.most_shards
+            if task and (full or not self.alone.isdisjoint((task[0], shard))):
                 break
             del self.waiting[shard]
             task.append(shard)
@@ -182,7 +178,8 @@ class _Driver:
         task, report = finished.task, finished.report
         self.stopping.returned(task)
         if report is None:
-            self._retry(task, self.pools.ended(task, self.clock()))
+            self.pools.ended(task, self.clock())
+            self._lost(task)
             return
         self.pools.ended(task, self.clock(), report.seconds, report.points)
         self.tally.ended(task, self._points(task), report.failed)
@@ -202,36 +199,34 @@ class _Driver:
             if shard in self.waiting:
                 heapq.heappush(self.likely, (self._order(shard), shard))
 
-    def _retry(self, task: Task, pool: str) -> None:
+    def _lost(self, task: Task) -> None:
         """After the death of its workers: each shard alone; a shard alone is failed."""
-        if len(task) == 1 and not self.stopping.needless(task[0]):
-            ended = Ended(self.work.cells)
-            report = fail_shard(self.work, task[0], LOST, ended)
-            if isinstance(self.runner, Watchable):
-                self.runner.show(ended)
-            self.tally.ended(task, report.points, report.failed)
-            self._committed(task)
+        if len(task) > 1 or self.stopping.needless(task[0]):
+            self.alone.update(task)
+            self._put_back(task)
             return
-        self.tally.ended(task, 0, 0)
-        for shard in self._needed(task):
-            self._submit(pool, (shard,))
-
-    def _needed(self, task: Task) -> list[Shard]:
-        """Shards of a task that nobody computes any more, without those that nobody needs."""
-        dropped = [shard for shard in task if self.stopping.needless(shard)]
-        if dropped:
-            self.tally.drop(self._points(tuple(dropped)))
-        return [shard for shard in task if shard not in dropped]
+        ended = Ended(self.work.cells)
+        report = fail_shard(self.work, task[0], LOST, ended)
+        if isinstance(self.runner, Watchable):
+            self.runner.show(ended)
+        self.tally.ended(task, report.points, report.failed)
+        self._committed(task)
 
     def _take_back(self, now: float) -> None:
         """What waits for workers of a class that has none is for others to compute."""
         for task in self.pools.stranded(now):
-            assert self.classes is not None
-            self.classes.withdraw(task)
+            self.runner.withdraw(task)
             self.pools.ended(task, now)
             self.stopping.returned(task)
-            self.tally.ended(task, 0, 0)
-            shards = self._needed(task)
-            self.waiting |= {shard: self.counts[shard] for shard in shards}
-            self.remaining += self._points(tuple(shards))
-            self._expect(shards)
+            self._put_back(task)
+
+    def _put_back(self, task: Task) -> None:
+        """Nobody computes these shards any more; those that are needed wait again."""
+        self.tally.ended(task, 0, 0)
+        needed = {s: self.counts[s] for s in task if not self.stopping.needless(s)}
+        count = sum(needed.values())
+        if dropped := self._points(task) - count:
+            self.tally.drop(dropped)
+        self.waiting |= needed
+        self.remaining += count
+        self._expect(needed)

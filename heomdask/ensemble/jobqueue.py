@@ -8,7 +8,8 @@ Next file: `remote.py`, what their workers load.
 A job whose workers are missing and that is no longer in the queue is submitted again: it was killed
 at its time limit, or with its node, or by hand. Dask's own ways do not see that of a job with
 several workers, or that ended before they came. The queue is asked only while workers are missing,
-and ever more rarely.
+and ever more rarely. Jobs of a class that end one after the other before their workers are there
+are not submitted any more, until one of that class has come after all.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import shlex
 import signal
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,37 @@ class _Job(SLURMJob):  # type: ignore[misc]  # dask_jobqueue has no types
         self.status = Status.closed
 
 
+@dataclass(eq=False)
+class _Kind:
+    """The jobs of one class.
+
+    Attributes
+    ----------
+    profile : theirs alone.
+    failures : of them in a row that ended before their workers were there.
+    log : of the last of these.
+    error : why no more are submitted.
+    held : what would be, by the names of the jobs, as Dask starts them.
+    """
+
+    profile: Slurm
+    failures: int = 0
+    log: Path = Path()
+    error: InputError | None = None
+    held: dict[str, Any] = field(default_factory=dict)
+
+    def explain(self) -> InputError:
+        try:
+            end = "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+        except OSError:
+            end = "(it is not there)"
+        which = f"{self.profile.pool} jobs" if self.profile.pool else "jobs"
+        return InputError(
+            f"{self.failures} {which} of Slurm ended one after the other before their workers were "
+            f"there; see `python` and `prologue` in the profile, and the end of {self.log}:\n{end}"
+        )
+
+
 class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no types
     """A scheduler in this process, and the jobs of a profile."""
 
@@ -111,9 +144,9 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
 
     def __init__(self, profile: Slurm, dashboard: bool) -> None:
         self._profile = profile
+        self._kinds = [_Kind(kind) for kind in profile.kinds]
+        self._kind_of: dict[str, _Kind] = {}  # all jobs by their names
         self._found: set[str] = set()  # jobs whose workers have been there
-        self._failures = 0  # jobs in a row that ended without
-        self._error: InputError | None = None
         self._next, self._pause, self._known = 0.0, LOOK, 0
         self._said = ""
         self._looking = asyncio.Lock()
@@ -135,8 +168,9 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
 
     def require_jobs(self) -> None:
         """Raise what is wrong with the jobs, if none is left to compute."""
-        if self._error is not None and not self.scheduler.workers:
-            raise self._error
+        errors = [kind.error for kind in self._kinds if kind.error is not None]
+        if len(errors) == len(self._kinds) and not self.scheduler.workers:
+            raise errors[0]
 
     def wait_for_first(self) -> None:
         """Until a worker is there: that is as long as the queue is."""
@@ -145,10 +179,12 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
             time.sleep(0.1)
 
     async def _submit_all(self) -> None:
-        for kind in self._profile.kinds:
-            spec = self._spec(kind)
-            for _ in range(kind.jobs):
-                self.worker_spec.update(dict.fromkeys(self.new_worker_spec(), spec))
+        for kind in self._kinds:
+            spec = self._spec(kind.profile)
+            for _ in range(kind.profile.jobs):
+                (name,) = self.new_worker_spec()
+                self.worker_spec[name] = spec
+                self._kind_of[name] = kind
         refused = await self._submit()
         if not self.workers:
             raise checks.refuse("cluster", "a profile whose jobs Slurm takes", refused)
@@ -181,13 +217,14 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
             names = [str(worker.name) for worker in self.scheduler.workers.values()]
             jobs = (name.rpartition("-")[0] for name in names)  # those with several workers
             found = {*names, *jobs}
-            if not found <= self._found:
-                self._found |= found
-                self._failures, self._error = 0, None
+            for name in (found - self._found) & self._kind_of.keys():
+                self._resume(self._kind_of[name])
+            self._found |= found
             if len(names) != self._known:
                 self._known, self._pause, self._next = len(names), LOOK, 0.0
             full = sum(self._profile.pools.values())
-            if len(names) < full and self._error is None and time.monotonic() >= self._next:
+            hopeful = any(kind.error is None for kind in self._kinds)
+            if len(names) < full and hopeful and time.monotonic() >= self._next:
                 await self._compare_with_queue()
                 self._pause = min(2 * self._pause, LOOK_RARELY)
                 self._next = time.monotonic() + self._pause
@@ -200,17 +237,17 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
         for name, job in list(self.workers.items()):
             if job.job_id not in queue:
                 await self._forget(name)
-        lacking = len(self.worker_spec) - len(self.workers)
-        if self._failures >= MOST_FAILURES:
-            self._error = self._explain(self._last_log)
-            if self.scheduler.workers:  # the sweep goes on with these
-                sys.stderr.write(f"No more jobs are submitted: {self._error}\n")
-        elif lacking:
+        for kind in self._kinds:
+            if kind.failures >= MOST_FAILURES:
+                self._hold(kind)
+        if len(self.worker_spec) > len(self.workers):
             refused = await self._submit()
-            if not refused and not self._failures:
+            if not refused and not any(kind.failures for kind in self._kinds):
                 self._pause = LOOK / 2
             elif not self.workers:
-                self._error = InputError(f"Slurm takes no more jobs; it says: {refused}.")
+                error = InputError(f"Slurm takes no more jobs; it says: {refused}.")
+                for kind in self._kinds:
+                    kind.error = kind.error or error
         if not self.scheduler.workers:
             self._say([queue[j.job_id] for j in self.workers.values() if j.job_id in queue])
 
@@ -220,18 +257,25 @@ class SlurmJobs(SLURMCluster):  # type: ignore[misc]  # dask_jobqueue has no typ
         known = {n for n in self._found if n == name or n.startswith(f"{name}-")}
         self._found -= known
         if not known:
-            self._failures += 1
-            self._last_log = _log(self._profile, job.job_id)
+            kind = self._kind_of[name]
+            kind.failures += 1
+            kind.log = _log(self._profile, job.job_id)
 
-    def _explain(self, log: Path) -> InputError:
-        try:
-            end = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
-        except OSError:
-            end = "(it is not there)"
-        return InputError(
-            f"{self._failures} jobs of Slurm ended one after the other before their workers were "
-            f"there; see `python` and `prologue` in the profile, and the end of {log}:\n{end}"
-        )
+    def _hold(self, kind: _Kind) -> None:
+        """Submit no more jobs of a class; say so, if the sweep can go on without."""
+        for name in self.worker_spec.keys() - self.workers.keys():
+            if self._kind_of[name] is kind:
+                kind.held[name] = self.worker_spec.pop(name)
+        if kind.error is None:
+            kind.error = kind.explain()
+            if self.scheduler.workers or any(other.error is None for other in self._kinds):
+                sys.stderr.write(f"No more of these jobs are submitted: {kind.error}\n")
+
+    def _resume(self, kind: _Kind) -> None:
+        """A worker of a class is there."""
+        kind.failures, kind.error = 0, None
+        self.worker_spec.update(kind.held)
+        kind.held.clear()
 
     def _say(self, states: list[tuple[str, str]]) -> None:
         """Once, until it changes."""

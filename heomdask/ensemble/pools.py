@@ -67,7 +67,6 @@ class _Pool:
     slots : tasks that run at once; none while there is no worker.
     running : points of each task that runs, and since when, as far as that can be told from here.
     queued : points of each task that waits for a slot, in order.
-    outstanding : points of all these.
     seconds, points : what finished tasks took and had.
     left : since when there has been no worker.
     """
@@ -75,11 +74,9 @@ class _Pool:
     slots: int = 0
     running: dict[Task, tuple[int, float]] = field(default_factory=dict)
     queued: dict[Task, int] = field(default_factory=dict)
-    outstanding: int = 0
     seconds: float = 0.0
     points: int = 0
     left: float = 0.0
-    _begun: float = 0.0  # of those that run, all times added up
 
     @property
     def flying(self) -> int:
@@ -87,13 +84,11 @@ class _Pool:
 
     def add(self, task: Task, points: int, now: float) -> None:
         self.queued[task] = points
-        self.outstanding += points
         self.advance(now)
 
     def remove(self, task: Task, now: float) -> None:
-        points, begun = self.running.pop(task, (0, 0.0))
-        self._begun -= begun
-        self.outstanding -= points or self.queued.pop(task)
+        self.running.pop(task, None)
+        self.queued.pop(task, None)
         self.advance(now)
 
     def advance(self, now: float) -> None:
@@ -101,12 +96,14 @@ class _Pool:
         while self.queued and len(self.running) < self.slots:
             task = next(iter(self.queued))
             self.running[task] = (self.queued.pop(task), now)
-            self._begun += now
 
     def load(self, each: float, now: float) -> float:
-        """Seconds that the slots have to work for what they have, all added up."""
-        done = len(self.running) * now - self._begun
-        return max(each * self.outstanding - done, 0.0)
+        """Seconds that the slots have to work for what they have, all added up.
+
+        A task that is overdue by some time takes as long again: a point may cost a thousand others.
+        """
+        rest = sum(abs(each * points - (now - begun)) for points, begun in self.running.values())
+        return rest + each * sum(self.queued.values())
 
     def start(self, each: float, now: float) -> float:
         """Seconds until the next task could start."""
@@ -191,9 +188,11 @@ class Pools:
             slots = sum(self._pools[n].slots * (each / cost) for n, cost in costs.items())
             rest = remaining if self._known_end else 0
             points = task_points(rest, self._total, slots, pool.seconds, pool.points)
+            if len(costs) == 1:
+                return name, points
             likely = min(max(points, least), max(remaining, least))
             end = pool.start(each, now) + likely * each
-            if len(costs) == 1 or end <= self._without(name, costs, likely, remaining, now):
+            if end <= self._without(name, costs, likely, remaining, now):
                 found.append((end, name, points))
         return min(found)[1:] if found else None
 

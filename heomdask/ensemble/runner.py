@@ -1,8 +1,8 @@
 """Who computes tasks: this process, or Dask workers.
 
 Takes: `Work` and tasks (lists of whole shards).
-Gives: `SerialRunner` and `DaskRunner`, both a `Runner` and `Watchable`, the second `Pooled`, too;
-    `Finished`, how a task ended.
+Gives: `SerialRunner` and `DaskRunner`, both a `Runner` and `Watchable`; `Finished`, how a task
+    ended.
 Next file: `cluster.py`, which starts local workers.
 
 Dask gives the tasks of a worker that dies to others, a few times, and then gives them up, whatever
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Tell = Callable[[Task, float], None]  # how many points' worth of a task under way is done
 PATIENCE = 1.0  # seconds that a driver waits for a task before it looks at its store again
 DEATHS = 4  # of workers that computed a shard and nothing else, after which it is given up
-_RUNNER = ("slots", "memory", "start", "submit", "wait", "stop")
+_RUNNER = ("pools", "memory", "start", "submit", "withdraw", "wait", "stop")
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Runner(Protocol):
     """Computes tasks, in any order."""
 
     @property
-    def slots(self) -> int:
-        """How many tasks run at once, now."""
+    def pools(self) -> Mapping[str, int]:
+        """How many tasks run at once, now, by class; those that say none are of class `ALIKE`."""
         ...
 
     @property
@@ -69,7 +69,13 @@ class Runner(Protocol):
         """Make `work` known; called once, before the first task."""
         ...
 
-    def submit(self, task: Task) -> None: ...
+    def submit(self, task: Task, pool: str = ALIKE) -> None:
+        """Only workers of that class compute the task; any worker, if it is `ALIKE`."""
+        ...
+
+    def withdraw(self, task: Task) -> None:
+        """Forget a task that waits for workers of its class."""
+        ...
 
     def wait(self) -> list[Finished]:
         """Finished tasks, or none after a while; an error that is not a point's own is raised."""
@@ -98,33 +104,17 @@ class Watchable(Protocol):
         ...
 
 
-@runtime_checkable
-class Pooled(Protocol):
-    """What a runner may do besides: compute with workers of several classes."""
-
-    @property
-    def pools(self) -> Mapping[str, int]:
-        """How many tasks run at once, now, by class; those that say none are of class `ALIKE`."""
-        ...
-
-    def submit_to(self, pool: str, task: Task) -> None:
-        """As `submit`, which lets any worker compute a task; only workers of that class."""
-        ...
-
-    def withdraw(self, task: Task) -> None:
-        """Forget a task that waits for workers of its class."""
-        ...
-
-
 class SerialRunner:
     """Computes in this process, one task after the other: for debugging."""
-
-    slots = 1
 
     def __init__(self) -> None:
         self._queue: deque[Task] = deque()
         self._work: Work | None = None
         self._tell: Tell | None = None
+
+    @property
+    def pools(self) -> dict[str, int]:
+        return {ALIKE: 1}
 
     @property
     def memory(self) -> int:
@@ -139,8 +129,11 @@ class SerialRunner:
     def start(self, work: Work) -> None:
         self._work = work
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: Task, pool: str = ALIKE) -> None:
         self._queue.append(task)
+
+    def withdraw(self, task: Task) -> None:
+        self._queue.remove(task)
 
     def wait(self) -> list[Finished]:
         from heomdask.ensemble.task import run_task
@@ -200,12 +193,6 @@ class DaskRunner:
 
     @property
     @_connected(OSError)
-    def slots(self) -> int:
-        threads: dict[str, int] = self._client.nthreads()
-        return max(1, sum(threads.values()))
-
-    @property
-    @_connected(OSError)
     def pools(self) -> dict[str, int]:
         threads: dict[str, int] = self._client.nthreads()
         if not threads.keys() <= self._classes.keys():
@@ -248,10 +235,7 @@ class DaskRunner:
             self._client.run_on_scheduler(leftovers.attach, self._name, self._client.id)
             self._swept = True
 
-    def submit(self, task: Task) -> None:
-        self._submit(task, ALIKE)
-
-    def submit_to(self, pool: str, task: Task) -> None:
+    def submit(self, task: Task, pool: str = ALIKE) -> None:
         self._submit(task, pool)
 
     def _submit(self, task: Task, pool: str, trial: str | None = None) -> None:

@@ -9,8 +9,9 @@ or of a few where a store began with so few samples that a shard holds several. 
 judged after each of its first 1, 2, 3, ... shards, in the order of their samples whoever finished
 first, and ends with the first of these prefixes that satisfies every rule at each of its points.
 What lies beyond becomes `not_needed`, also what was computed meanwhile. So the stored answer is a
-function of the sweep and of the shape of its shards alone. A run that needs more samples than the
-one before it, with a stricter rule or none, takes them up again.
+function of the sweep and of the shape of its shards alone, but for the last digits of a point (and
+a rule that they decide), which depend on the class of the worker that computed it. A run that needs
+more samples than the one before it, with a stricter rule or none, takes them up again.
 
 A rule that looks at its own data after every shard stops a little too readily, when the spread
 happens to look small: asymptotically this does not matter (Chow and Robbins, Ann. Math. Stat. 36,

@@ -26,6 +26,7 @@ import psutil
 import heomdask as hd
 from heomdask.batch import run_batch
 from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.pools import ALIKE
 from heomdask.ensemble.probe import prepare_point
 from heomdask.ensemble.profiles import cores
 from heomdask.ensemble.runner import DaskRunner, SerialRunner
@@ -437,9 +438,9 @@ class Clocked(DaskRunner):
         super().start(work)
         self.wall, self.own = -time.perf_counter(), -time.process_time()
 
-    def submit(self, task: Any) -> None:
+    def submit(self, task: Any, pool: str = ALIKE) -> None:
         self.tasks += 1
-        super().submit(task)
+        super().submit(task, pool)
 
     def stop(self) -> None:
         self.wall += time.perf_counter()

@@ -22,10 +22,10 @@ from heomdask.cli.main import main
 from heomdask.ensemble.runner import DaskRunner
 
 submit = DaskRunner.submit
-def first(self, task):
+def first(self, *task):
     print(f"first task {time.time()}", file=sys.stderr)
     DaskRunner.submit = submit
-    submit(self, task)
+    submit(self, *task)
 DaskRunner.submit = first
 main()
 """

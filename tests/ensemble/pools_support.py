@@ -51,17 +51,10 @@ class Site:
     most: dict[str, int] = field(default_factory=dict)  # tasks of a class at once
 
     @property
-    def slots(self) -> int:
-        return max(1, sum(self.pools.values()))
-
-    @property
     def pools(self) -> dict[str, int]:
         return {n: c.slots for n, c in self.classes.items() if c.present(self.now)}
 
-    def submit(self, task: Task) -> None:
-        self.submit_to(ALIKE, task)
-
-    def submit_to(self, pool: str, task: Task) -> None:
+    def submit(self, task: Task, pool: str = ALIKE) -> None:
         under_way = {s for t in (*(t for _, t in self.queued), *self.running) for s in t}
         assert not under_way & set(task), "handed out twice"
         self.queued.append((pool, task))
@@ -132,10 +125,37 @@ class _All:
     def settle(self) -> None: ...
 
 
-def run(classes: dict[str, Class], counts: Sequence[int]) -> tuple[Site, Tally]:
+@dataclass
+class Deadly(Site):
+    """The first tasks of several shards that a class computes kill their workers."""
+
+    deaths: tuple[str, int] = ("fast", 3)
+    died: set[Shard] = field(default_factory=set)
+
+    def submit(self, task: Task, pool: str = ALIKE) -> None:
+        assert len(task) == 1 or self.died.isdisjoint(task), "not alone"
+        super().submit(task, pool)
+
+    def wait(self) -> list[Finished]:
+        finished = super().wait()
+        names = [name for _, name, _ in self.ends[len(self.ends) - len(finished) :]]
+        return [self._after(one, name) for one, name in zip(finished, names, strict=True)]
+
+    def _after(self, finished: Finished, name: str) -> Finished:
+        deadly, left = self.deaths
+        if name != deadly or not left or len(finished.task) == 1:
+            return finished
+        self.deaths = deadly, left - 1
+        self.died.update(finished.task)
+        return Finished(finished.task, None)
+
+
+def run(
+    classes: dict[str, Class], counts: Sequence[int], kind: type[Site] = Site
+) -> tuple[Site, Tally]:
     """Drive a sweep of shards with so many points each, to its end."""
     todo = {(k,): count for k, count in enumerate(counts)}
-    site = Site(classes, todo)
+    site = kind(classes, todo)
     tally = Tally(sum(counts), show=False)
     folder = SimpleNamespace(require=lambda: None)
     work: Any = SimpleNamespace(

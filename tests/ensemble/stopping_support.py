@@ -11,7 +11,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 import heomdask as hd
-from heomdask.ensemble.runner import Finished, Task
+from heomdask.ensemble.pools import ALIKE, Task
+from heomdask.ensemble.runner import Finished
 from heomdask.ensemble.task import Report, Work
 from heomdask.outcome import Outcome
 from heomdask.results.chunks import Shard
@@ -77,8 +78,15 @@ class Drawing:
     def start(self, work: Work) -> None:
         self.work = work
 
-    def submit(self, task: Task) -> None:
+    @property
+    def pools(self) -> dict[str, int]:
+        return {ALIKE: self.slots}
+
+    def submit(self, task: Task, pool: str = ALIKE) -> None:
         self.tasks.append(task)
+
+    def withdraw(self, task: Task) -> None:
+        self.tasks.remove(task)
 
     def wait(self) -> list[Finished]:
         if self.lasting == 0:

@@ -14,7 +14,7 @@ import dask
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from ensemble_support import assert_same_bits, sweep
+from ensemble_support import PLUS, assert_same_bits, problem, sweep
 from kills_support import Site, build, plain
 
 import heomdask as hd
@@ -109,6 +109,27 @@ def test_a_task_that_outlives_its_run_commits_nothing(tmp_path: Path) -> None:
     assert np.flatnonzero(store.status()).tolist() == [13, 14]
     run_task(work_on(sweep(build, over={"k": [12, 13, 14]}), store), [shard])
     assert np.flatnonzero(store.status()).tolist() == [12, 13, 14]
+
+
+class Unheard(SerialRunner):
+    """Every worker dies after its last commit, and before it reports: the task runs once more."""
+
+    def wait(self) -> Any:
+        task = self._queue[0]
+        assert self._work is not None
+        run_task(self._work, task)
+        return super().wait()
+
+
+def test_failures_of_a_worker_that_died_are_reported(tmp_path: Path) -> None:
+    def cold(e: float) -> Any:
+        if e > 0.5:
+            raise ValueError("too warm")
+        return problem(e), PLUS
+
+    what = sweep(cold, over={"e": [0.1, 0.2, 0.9, 1.0]})
+    with pytest.warns(HeomdaskWarning, match="^2 of 4 points failed.*too warm"):
+        what.run(tmp_path / "s.zarr", client=Unheard(), progress=False)
 
 
 @pytest.mark.cluster

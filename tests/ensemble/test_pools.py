@@ -16,7 +16,7 @@ import pytest
 from ensemble_support import PLUS, build, problem, sweep
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pools_support import Class, run
+from pools_support import Class, Deadly, run
 
 import heomdask as hd
 from heomdask.backends.traits import BackendInfo
@@ -93,6 +93,15 @@ def test_what_is_under_way_is_done_for_the_most_part_after_a_while() -> None:
     found.submitted("fast", TWO, 40, 0.0)
     assert (found.next(10, 10, 0.0) or "")[0] == "slow"  # done in 2 s, there in 4 + 1 s
     assert (found.next(10, 10, 3.5) or "")[0] == "fast"  # there in 0.5 + 1 s
+
+
+def test_a_task_that_is_overdue_is_not_about_to_end() -> None:
+    found = known(fast=(1, 0.1), slow=(1, 0.2))
+    found.submitted("fast", TWO, 10, 0.0)
+    assert (found.next(10, 10, 1.0) or "")[0] == "fast"  # done in 1 s, there in 2 s
+    assert (found.next(10, 10, 1.9) or "")[0] == "fast"  # in 0.9 s more
+    assert (found.next(10, 10, 2.1) or "")[0] == "slow"  # in 1.1 s more
+    assert (found.next(10, 10, 1000.0) or "")[0] == "slow"
 
 
 def test_a_class_shows_how_fast_it_is_before_it_gets_more() -> None:
@@ -198,6 +207,17 @@ def test_nothing_is_lost_by_the_slow_class() -> None:
     both, _ = run({"fast": Class(9, 0.05), "slow": Class(1, 0.5)}, counts)
     ideal = 2000 / (9 / 0.05 + 1 / 0.5)
     assert ideal <= both.now < 1.05 * ideal
+
+
+def test_shards_of_a_deadly_task_go_out_alone_as_workers_are_free() -> None:
+    """To whichever class is the best for each: the window holds for them, too."""
+    classes = {"fast": Class(1, 0.01), "slow": Class(4, 0.05)}
+    site, tally = run(classes, [1] * 2000, Deadly)
+    assert tally.done == 2000
+    assert isinstance(site, Deadly) and len(site.died) > 100
+    assert all(site.most[name] <= WINDOW * own.slots for name, own in classes.items())
+    ends = [max(end for end, name, _ in site.ends if name == own) for own in classes]
+    assert max(ends) - min(ends) < 1.0
 
 
 # --------------------------------------------------------------------------- with Dask

@@ -16,7 +16,8 @@ from ensemble_support import PLUS, SZ
 
 import heomdask as hd
 from heomdask.ensemble import worker
-from heomdask.ensemble.runner import SerialRunner, Task
+from heomdask.ensemble.pools import ALIKE, Task
+from heomdask.ensemble.runner import SerialRunner
 from heomdask.ensemble.stopping import Stopping
 from heomdask.results.chunks import Shard
 
@@ -77,7 +78,7 @@ class _Stopped(SerialRunner):
         super().__init__()
         self.submitted: list[Task] = []
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: Task, pool: str = ALIKE) -> None:
         self.submitted.append(task)
 
     def wait(self) -> Any:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -240,6 +241,28 @@ def test_jobs_of_several_classes(folder: Path, slurm: dict[str, str]) -> None:
         ask(slurm, "scancel", "--signal=KILL", "--full", lost)
         wait_for(lambda: running.pools == {"A": 1}, 60)
         wait_for(lambda: running.pools == {"A": 1, "B": 2}, 60)
+
+
+def test_a_class_whose_jobs_all_fail_is_left_alone_and_the_other_is_not(
+    folder: Path, slurm: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = Jobs(pool="B", cores=1, memory="1 GB", python="/no/such/python")
+    mixed = Slurm(
+        pool="A", cores=1, memory="1 GB", interface="lo", log_directory="logs", more=(bad,)
+    )
+    with Workers(cluster=mixed) as workers:
+        running = DaskRunner(workers.client())
+        said: list[str] = []
+        wait_for(lambda: said.append(capsys.readouterr().err) or "/no/such" in "".join(said), 60)
+        found = re.search(r"3 B jobs of Slurm ended .*heomdask-(\d+)\.log", "".join(said))
+        assert found is not None
+        (lost,) = jobs(slurm)
+        ask(slurm, "scancel", "--signal=KILL", "--full", lost)
+        wait_for(lambda: not running.pools, 60)
+        wait_for(lambda: running.pools == {"A": 1}, 60)
+        workers._cluster.require_jobs()
+        time.sleep(3 * jobqueue.LOOK)  # in which none of B is submitted
+        assert jobs(slurm) == [str(int(found[1]) + 1)]
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["for this run", "given"])

@@ -24,8 +24,9 @@ from stopping_support import LENGTH, Drawing, Interrupted, drawn, run, sweep
 
 import heomdask as hd
 from heomdask.cli.summary import status_table, summary_table
-from heomdask.ensemble import shards, stopping
+from heomdask.ensemble import pools, shards, stopping
 from heomdask.ensemble.cluster import connect
+from heomdask.ensemble.pools import ALIKE
 from heomdask.ensemble.runner import Finished, SerialRunner
 from heomdask.ensemble.tally import Tally
 from heomdask.errors import HeomdaskWarning, InputError
@@ -397,3 +398,39 @@ def test_tasks_whose_workers_died_are_tried_again_where_they_are_needed(tmp_path
     assert set(np.unique(ds["status"])) == {Outcome.DONE, Outcome.FAILED, Outcome.NOT_NEEDED}
     ds = what.run(store, client=Drawing(), progress=False, retry_failed=True)
     assert_same_bits(ds, run(what, tmp_path / "once.zarr"))
+
+
+class Leaving(Drawing):
+    """Workers of a class are gone for good once a task of theirs is not needed any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[Any] = []
+        self.withdrawn: list[Any] = []
+        self.there = True
+
+    @property
+    def pools(self) -> dict[str, int]:
+        return {"CPU": 1, "GPU": 1} if self.there else {"CPU": 1}
+
+    def submit(self, task: Any, pool: str = ALIKE) -> None:
+        beyond = task[0][-1] * LENGTH >= enough(0)
+        (self.waiting if pool == "GPU" and beyond else self.tasks).append(task)
+
+    def withdraw(self, task: Any) -> None:
+        self.waiting.remove(task)
+        self.withdrawn.append(task)
+
+    def wait(self) -> list[Finished]:
+        self.there = bool(self.tasks)
+        return super().wait() if self.there else []
+
+
+def test_what_is_taken_back_last_is_marked_as_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "ABSENT", 0.0)
+    runner = Leaving()
+    ds = run(sweep(1, until=RULE), tmp_path / "s.zarr", runner)
+    assert runner.withdrawn
+    assert ds["status"].values.tolist() == expected_status(1)

@@ -106,12 +106,12 @@ def test_short_tasks_tell_nothing(
 class Own:
     """A user's runner, with what is asked of one and no more."""
 
-    slots = 1
     memory = 10**9
 
     def __init__(self) -> None:
         self._inner = SerialRunner()
-        self.start, self.submit = self._inner.start, self._inner.submit
+        self.pools, self.start = self._inner.pools, self._inner.start
+        self.submit, self.withdraw = self._inner.submit, self._inner.withdraw
         self.wait, self.stop = self._inner.wait, self._inner.stop
 
 
