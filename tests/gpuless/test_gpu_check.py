@@ -60,7 +60,7 @@ def test_without_a_card_it_says_why_and_stops(tmp_path: Path) -> None:
     hidden = "import sys, runpy; sys.modules['cupy'] = None; sys.argv[0] = {!r}; "
     code = hidden.format(str(SCRIPT)) + f"runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
     result = subprocess.run(
-        [sys.executable, "-c", code, "--out", tmp_path, "--stage", "detection"],
+        [sys.executable, "-P", "-c", code, "--out", tmp_path, "--stage", "detection"],
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
