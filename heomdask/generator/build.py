@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heomdask.generator import scaling
-from heomdask.generator.expanded import Expanded, structure
+from heomdask.generator.expanded import Expanded, has_imag, structure
 from heomdask.generator.superops import IDENTITY, Stack, anti, comm, sandwich
 from heomdask.generator.terms import Ladders, Link, TermSum
 from heomdask.hierarchy.index_set import IndexSet
@@ -100,13 +100,13 @@ class _Modes:
 def _system(total: TermSum, members: Sequence[Expanded]) -> None:
     """Hamiltonian, drives, Lindblad operators: what acts within each ADO."""
     first, form = members[0], total.form
-    hamiltonian = Stack.of([_centred(m.hamiltonian) for m in members], _any_imag(first.hamiltonian))
+    hamiltonian = Stack.of([_centred(m.hamiltonian) for m in members], has_imag(first.hamiltonian))
     total.add_local(comm(hamiltonian, form))
     for i, (name, h1) in enumerate(first.drives):
-        drive = Stack.of([_centred(m.drives[i][1]) for m in members], _any_imag(h1))
+        drive = Stack.of([_centred(m.drives[i][1]) for m in members], has_imag(h1))
         total.add([total.within(1.0, name)], comm(drive, form))
     for i, op in enumerate(first.lindblad):
-        jump = Stack.of([m.lindblad[i] for m in members], _any_imag(op))
+        jump = Stack.of([m.lindblad[i] for m in members], has_imag(op))
         total.add([total.within(1.0)], sandwich(jump, form))
         total.add_local(anti(jump.gram().scaled(np.array([-0.5])), form))
 
@@ -137,7 +137,7 @@ def _links(total: TermSum, members: Sequence[Expanded], modes: _Modes) -> None:
     for i, (q, exponents, name) in enumerate(first.baths):
         group = first.couplings[i]
         if group not in stacks:
-            stacks[group] = Stack.of([m.baths[i][0] for m in members], _any_imag(q))
+            stacks[group] = Stack.of([m.baths[i][0] for m in members], has_imag(q))
         stack = stacks[group]
         commuting, anticommuting = [], []
         for k, read in enumerate(exponents.read, start=int(offsets[i])):
@@ -163,10 +163,6 @@ def _terminator(total: TermSum, q: Stack, delta: Reals, name: str | None) -> Non
         total.add_local(anti(q.gram().scaled(-delta), total.form))
     else:
         total.add([total.within(-delta, square)], anti(q.gram(), total.form))
-
-
-def _any_imag(operator: Complexes) -> bool:
-    return bool(operator.imag.any())
 
 
 def _over(number: Complexes, real: Reals) -> Complexes:

@@ -86,9 +86,9 @@ class Expanded:
         """See `structure`."""
         return (
             self.d,
-            _has_imag(self.hamiltonian),
-            tuple((name, _has_imag(h)) for name, h in self.drives),
-            tuple(_has_imag(op) for op in self.lindblad),
+            has_imag(self.hamiltonian),
+            tuple((name, has_imag(h)) for name, h in self.drives),
+            tuple(has_imag(op) for op in self.lindblad),
             self._layout.key,
         )
 
@@ -104,7 +104,8 @@ def structure(expanded: Expanded) -> Hashable:
     return expanded.key
 
 
-def _has_imag(operator: Complex) -> bool:
+def has_imag(operator: Complex) -> bool:
+    """Whether an operator is complex: then its parts have terms of their own."""
     return bool(operator.imag.any())
 
 

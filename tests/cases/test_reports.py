@@ -27,7 +27,7 @@ class TestCompositeSystems:
     """Dims of a tensor product are carried through."""
 
     def test_dims(self):
-        qutip = pytest.importorskip("qutip")
+        qutip = pytest.importorskip("qutip", reason="needs QuTiP, of the extra qutip")
         Q = qutip.tensor(qutip.sigmaz(), qutip.qeye(2)) + qutip.tensor(
             qutip.qeye(2), qutip.sigmaz()
         )

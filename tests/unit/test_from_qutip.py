@@ -18,8 +18,8 @@ from heomdask.model import (
     UnderdampedBrownian,
 )
 
-qutip = pytest.importorskip("qutip")
-heom = pytest.importorskip("qutip.solver.heom")
+qutip = pytest.importorskip("qutip", reason="needs QuTiP, of the extra qutip")
+heom = pytest.importorskip("qutip.solver.heom", reason="needs QuTiP, of the extra qutip")
 
 H = 0.25 * qutip.sigmaz() + 0.5 * qutip.sigmax() + 0.1 * qutip.sigmay()
 Q = qutip.sigmaz() + 0.3 * qutip.sigmay()

@@ -7,8 +7,8 @@ import pytest
 
 import heomdask as hd
 
-qutip = pytest.importorskip("qutip")
-heom = pytest.importorskip("qutip.solver.heom")
+qutip = pytest.importorskip("qutip", reason="needs QuTiP, of the extra qutip")
+heom = pytest.importorskip("qutip.solver.heom", reason="needs QuTiP, of the extra qutip")
 
 TIMES = [0.0, 0.5, 1.0, 3.0]
 TIGHT = {"rtol": 1e-11, "atol": 1e-13, "nsteps": 100_000, "progress_bar": "", "method": "dop853"}

@@ -70,7 +70,7 @@ class TestSolution:
         assert ds.attrs["outcome"] == "done"
 
     def test_to_qutip(self):
-        qutip = pytest.importorskip("qutip")
+        qutip = pytest.importorskip("qutip", reason="needs QuTiP, of the extra qutip")
         result = run(qutip.basis(2, 0), observables={"z": qutip.sigmaz()}).to_qutip()
         assert result.times == [0, 1, 2]
         assert result.e_data["z"] == pytest.approx(qutip.expect(qutip.sigmaz(), result.states))
@@ -87,7 +87,7 @@ class TestSolution:
 
 class TestStates:
     def test_ket_operator_and_qutip_agree(self):
-        qutip = pytest.importorskip("qutip")
+        qutip = pytest.importorskip("qutip", reason="needs QuTiP, of the extra qutip")
         ket = np.array([0.6, 0.8j])
         states = [
             ket,

@@ -208,7 +208,8 @@ def test_recorded_threads_are_those_that_worked():
 
 
 def test_result_in_other_forms():
-    xarray, qutip = pytest.importorskip("xarray"), pytest.importorskip("qutip")
+    xarray = pytest.importorskip("xarray", reason="needs xarray")
+    qutip = pytest.importorskip("qutip", reason="needs QuTiP, of the extra qutip")
     state = hd.steady_state(PROBLEM, observables={"sz": SZ}, **HOW)
     ds = state.to_xarray()
     assert isinstance(ds, xarray.Dataset)
@@ -341,8 +342,8 @@ def test_wrong_input(what, changes, named):
         hd.steady_state(keywords.pop("problem"), **keywords)
 
 
-qutip = pytest.importorskip("qutip")
-heom = pytest.importorskip("qutip.solver.heom")
+qutip = pytest.importorskip("qutip", reason="needs QuTiP, of the extra qutip")
+heom = pytest.importorskip("qutip.solver.heom", reason="needs QuTiP, of the extra qutip")
 
 
 @pytest.mark.parametrize("seed", range(6))
