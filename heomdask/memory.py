@@ -124,9 +124,9 @@ class Size:
         return need
 
 
-def fits(nbytes: float) -> bool:
-    """Whether so many bytes are free."""
-    return nbytes < SMALL or nbytes <= available()
+def fits(nbytes: float, free: Callable[[], int] | None = None) -> bool:
+    """Whether so many bytes are `free`, by default of the host's memory."""
+    return nbytes < SMALL or nbytes <= (free or available)()
 
 
 def readable(nbytes: float) -> str:
@@ -140,7 +140,8 @@ def readable(nbytes: float) -> str:
 
 def require(nbytes: float, what: str, remedy: str, free: Callable[[], int] | None = None) -> None:
     """Raise `TooLarge` if `nbytes` is more than what is `free`, by default of the host's memory."""
-    if nbytes >= SMALL and nbytes > (left := (free or available)()):
+    if not fits(nbytes, free):
+        left = (free or available)()
         raise TooLarge(
             f"{what} needs about {readable(nbytes)} and {readable(left)} are free; {remedy}."
         )
